@@ -1,0 +1,316 @@
+package dbfile
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"sort"
+
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/pipeline"
+)
+
+// index is the live keys of a range at one revision, in key order: of each the
+// place of its leaf element in the file.
+//
+// A file is ordered by revision, so every read of keys has to look at all records
+// up to that revision. Building takes 16 bytes for each of them that lies in the
+// range (twice that for a moment), and keeps 8 bytes a live key.
+type index struct {
+	key, end []byte
+	rev      int64
+	places   []uint64
+}
+
+// entry stands for one record while an index is built.
+type entry struct {
+	// place is where its leaf element lies in the file; the top bit marks
+	// a tombstone.
+	place uint64
+	// head holds eight bytes of its key, from some depth on, as a number that
+	// orders like them: most comparisons need not touch the file.
+	head uint64
+}
+
+const tombstoneBit = 1 << 63
+
+// index returns the index for a range at a revision, from the cache where that
+// holds the same range or the whole keyspace at that revision.
+func (s *Source) index(ctx context.Context, r keyspace.Range, rev int64) (*index, error) {
+	s.mu.Lock()
+	cached := s.cache
+	s.mu.Unlock()
+	if cached != nil && cached.rev == rev && cached.covers(r) {
+		return cached, nil
+	}
+	ix := &index{key: bytes.Clone(r.Key), end: bytes.Clone(r.End), rev: rev}
+	err := pipeline.Guard(func() (err error) {
+		entries, err := s.collect(ctx, r, rev)
+		if err != nil {
+			return err
+		}
+		ix.places, err = s.order(ctx, entries)
+		if err != nil {
+			return err
+		}
+		return s.check(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.cache = ix
+	}
+	return ix, nil
+}
+
+func (ix *index) covers(r keyspace.Range) bool {
+	if bytes.Equal(ix.key, r.Key) && bytes.Equal(ix.end, r.End) {
+		return true
+	}
+	if len(ix.end) == 0 || !keyspace.Contains(ix.key, ix.end, r.Key) {
+		return false
+	}
+	open := func(end []byte) bool { return len(end) == 1 && end[0] == 0 }
+	switch {
+	case open(ix.end):
+		return true
+	case len(r.End) == 0:
+		return true // one key, and it lies inside
+	case open(r.End):
+		return false
+	}
+	return bytes.Compare(r.End, ix.end) <= 0
+}
+
+// collect returns the records of a range up to a revision, in revision order.
+func (s *Source) collect(ctx context.Context, r keyspace.Range, rev int64) ([]entry, error) {
+	if !s.hasKey {
+		return nil, nil
+	}
+	// Chunks first: growing one slice would hold the records twice at every step.
+	const chunk = 1 << 15
+	var chunks [][]entry
+	var cur []entry
+	all := len(r.Key) == 1 && r.Key[0] == 0 && len(r.End) == 1 && r.End[0] == 0
+	c := s.pager.cursor(s.key, nil)
+	for n := 1; ; n++ {
+		it, err := c.next()
+		if errors.Is(err, errEnd) {
+			break
+		}
+		if err == nil && n%8192 == 0 {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return nil, err
+		}
+		rk, err := s.revisionOf(it)
+		if err != nil {
+			return nil, err
+		}
+		if rk.rev.Main > rev {
+			break
+		}
+		key := keyOf(it.value)
+		if len(key) == 0 {
+			if len(it.value) == 0 && !rk.tombstone {
+				continue // left by "snapshot restore --bump-revision": a revision without a record
+			}
+			return nil, s.badRecord(it.page, rk.rev, "does not decode, or has no key")
+		}
+		if !all && !r.Contains(key) {
+			continue
+		}
+		e := entry{place: it.offset, head: headOf(key, 0)}
+		if rk.tombstone {
+			e.place |= tombstoneBit
+		}
+		if len(cur) == cap(cur) {
+			if cur != nil {
+				chunks = append(chunks, cur)
+			}
+			// Small ranges stay small.
+			cur = make([]entry, 0, min(chunk, max(64, 2*cap(cur))))
+		}
+		cur = append(cur, e)
+	}
+	if chunks == nil {
+		return cur, nil
+	}
+	total := len(cur)
+	for _, c := range chunks {
+		total += len(c)
+	}
+	entries := make([]entry, 0, total)
+	for i, c := range chunks {
+		entries = append(entries, c...)
+		chunks[i] = nil
+	}
+	return append(entries, cur...), nil
+}
+
+func (s *Source) badRecord(page uint64, rev keyspace.Revision, reason string) error {
+	return &CorruptError{Path: s.file, Page: int64(page), Rev: rev, Reason: "the record " + reason}
+}
+
+// order sorts entries by key, keeps the newest record of each key and drops the
+// keys whose newest record is a tombstone.
+func (s *Source) order(ctx context.Context, entries []entry) ([]uint64, error) {
+	o := orderer{s: s, ctx: ctx, places: make([]uint64, 0, len(entries))}
+	o.sort(entries, 0)
+	if o.err != nil {
+		return nil, o.err
+	}
+	return slices.Clip(o.places), nil
+}
+
+type orderer struct {
+	s      *Source
+	ctx    context.Context
+	places []uint64
+	err    error
+}
+
+// smallRun is a run that is cheaper to compare key by key.
+const smallRun = 16
+
+// sort takes entries whose keys agree in their first depth bytes, and whose head
+// holds the next eight.
+func (o *orderer) sort(es []entry, depth int) {
+	if o.err == nil {
+		o.err = o.ctx.Err()
+	}
+	if o.err != nil {
+		return
+	}
+	slices.SortFunc(es, func(a, b entry) int { return cmp.Compare(a.head, b.head) })
+	for len(es) > 0 && o.err == nil {
+		n := 1
+		for n < len(es) && es[n].head == es[0].head {
+			n++
+		}
+		o.run(es[:n], depth)
+		es = es[n:]
+	}
+}
+
+// run orders entries with the same head.
+func (o *orderer) run(es []entry, depth int) {
+	if len(es) == 1 {
+		o.keep(es[0])
+		return
+	}
+	if len(es) <= smallRun {
+		slices.SortFunc(es, o.compare)
+		o.newest(es)
+		return
+	}
+	// All keys of the run may agree in much more than a head: as far as that goes
+	// there is nothing to sort by.
+	first := o.s.keyAt(es[0].place)
+	common, same := len(first), true
+	for _, e := range es[1:] {
+		k := o.s.keyAt(e.place)
+		common = commonPrefix(first[:common], k)
+		same = same && len(k) == len(first)
+	}
+	if same && common == len(first) {
+		o.keep(slices.MaxFunc(es, o.compareRevisions))
+		return
+	}
+	// A key that ends inside its head looks as if zeros followed; such keys cannot
+	// be told apart by their heads and end up in one run.
+	if common < depth+8 {
+		slices.SortFunc(es, o.compare)
+		o.newest(es)
+		return
+	}
+	for i := range es {
+		es[i].head = headOf(o.s.keyAt(es[i].place), common)
+	}
+	o.sort(es, common)
+}
+
+// newest keeps the last record of each key of a sorted run.
+func (o *orderer) newest(es []entry) {
+	for i, e := range es {
+		if i+1 == len(es) || !bytes.Equal(o.s.keyAt(e.place), o.s.keyAt(es[i+1].place)) {
+			o.keep(e)
+		}
+	}
+}
+
+func (o *orderer) keep(e entry) {
+	if e.place&tombstoneBit == 0 {
+		o.places = append(o.places, e.place)
+	}
+}
+
+// compare orders by key, then by revision.
+func (o *orderer) compare(a, b entry) int {
+	if c := bytes.Compare(o.s.keyAt(a.place), o.s.keyAt(b.place)); c != 0 {
+		return c
+	}
+	return o.compareRevisions(a, b)
+}
+
+func (o *orderer) compareRevisions(a, b entry) int {
+	ka, _, _ := o.s.pager.itemAt(a.place &^ tombstoneBit)
+	kb, _, _ := o.s.pager.itemAt(b.place &^ tombstoneBit)
+	return bytes.Compare(ka, kb)
+}
+
+// keyAt returns the key of the record at a place that a walk has found. It is nil
+// when the file has changed since; check finds that out.
+func (s *Source) keyAt(place uint64) []byte {
+	_, v, _ := s.pager.itemAt(place &^ tombstoneBit)
+	return keyOf(v)
+}
+
+// headOf returns the eight bytes of key from depth on as a number that orders
+// like them; behind the key's end come zeros.
+func headOf(key []byte, depth int) uint64 {
+	if len(key) >= depth+8 {
+		return binary.BigEndian.Uint64(key[depth:])
+	}
+	var b [8]byte
+	if depth < len(key) {
+		copy(b[:], key[depth:])
+	}
+	return binary.BigEndian.Uint64(b[:])
+}
+
+func commonPrefix(a, b []byte) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
+
+// slice returns the part of the index that lies in r.
+func (s *Source) slice(ix *index, r keyspace.Range) []uint64 {
+	at := func(key []byte) int {
+		return sort.Search(len(ix.places), func(i int) bool { return bytes.Compare(s.keyAt(ix.places[i]), key) >= 0 })
+	}
+	from, to := at(r.Key), len(ix.places)
+	switch {
+	case len(r.End) == 0:
+		to = from
+		if from < len(ix.places) && bytes.Equal(s.keyAt(ix.places[from]), r.Key) {
+			to++
+		}
+	case len(r.End) == 1 && r.End[0] == 0:
+	default:
+		to = max(from, at(r.End))
+	}
+	return ix.places[from:to]
+}

@@ -341,6 +341,19 @@ func (s *Source) Buckets(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
+// Each calls fn with every key and value of a top-level bucket in key order;
+// nested buckets are left out. A bucket that is not there has none. Keys and
+// values point into the file and stay valid until Close. An error of fn ends the
+// walk and is returned.
+func (s *Source) Each(ctx context.Context, bucket string, fn func(key, value []byte) error) error {
+	return s.each(ctx, bucket, func(it item) error {
+		if it.isBucket {
+			return nil
+		}
+		return fn(it.key, it.value)
+	})
+}
+
 // each calls fn with every element of a bucket; a bucket that is not there has
 // none.
 func (s *Source) each(ctx context.Context, name string, fn func(item) error) error {

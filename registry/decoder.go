@@ -1,0 +1,445 @@
+package registry
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/etcdctl-plus/etcdctl-plus/registry/schema"
+	"github.com/etcdctl-plus/etcdctl-plus/registry/seal"
+	"github.com/etcdctl-plus/etcdctl-plus/registry/transcode"
+)
+
+// EncryptionConfig is a parsed EncryptionConfiguration.
+type EncryptionConfig = seal.Config
+
+// LoadEncryptionConfig reads an EncryptionConfiguration from a file in YAML or JSON.
+func LoadEncryptionConfig(path string) (*EncryptionConfig, error) { return seal.Load(path) }
+
+// ParseEncryptionConfig reads an EncryptionConfiguration in YAML or JSON. Errors
+// name the place in it, never a secret.
+func ParseEncryptionConfig(b []byte) (*EncryptionConfig, error) { return seal.Parse(b) }
+
+// Errors for errors.Is on Result.Err, besides those of package seal.
+var (
+	// ErrCRLF: newlines were changed on the way, as terminals do.
+	ErrCRLF = errors.New("damaged by a terminal's CRLF")
+	// ErrDamaged: the value does not decode as what it says to be.
+	ErrDamaged = errors.New("the value is damaged")
+	// ErrUnknownKind: no version of Kubernetes in the schema table has the kind.
+	ErrUnknownKind = errors.New("unknown kind")
+	// ErrNoKey and ErrWrongKey: an encrypted value could not be opened.
+	ErrNoKey    = seal.ErrNoKey
+	ErrWrongKey = seal.ErrWrongKey
+)
+
+// UnknownFieldsMember is the member of Result.Object, its last one, that holds the
+// fields of a protobuf value which the newest Kubernetes types do not have. It is
+// an array of {"path": "spec", "field": 24, "value": …}; a field that an older
+// version of Kubernetes had also has "name" and "last", that version. Values
+// without a name are a guess from the wire format. At most 1000 are kept.
+const UnknownFieldsMember = "unknownFields"
+
+// maxGunzip bounds what a compressed envelope may unfold to.
+const maxGunzip = 64 << 20
+
+// Options configure a Decoder. The zero value reads plain values below /registry
+// and redacts Secrets.
+type Options struct {
+	Encryption *EncryptionConfig // nil: encrypted values stay sealed
+	KMS        seal.KMSPlugin    // nil: so do those of KMS plugins
+	Mapper     *Mapper           // nil: NewMapper("")
+	// ShowSecrets leaves the values of Secrets as they are.
+	ShowSecrets bool
+	// Redactor makes the markers of redacted values; decoders that share one agree
+	// on them. nil: one of this Decoder's own.
+	Redactor *Redactor
+	// SetResourceVersion puts the revision given to Decode into
+	// metadata.resourceVersion, where an apiserver would show it; it is not stored.
+	SetResourceVersion bool
+	// SeparateUnknown leaves UnknownFieldsMember out of Result.Object, which then is
+	// exactly what Kubernetes' newest types print. Result.Unknown has them anyway.
+	SeparateUnknown bool
+	// RetiredInPlace prints fields that only older versions of Kubernetes had at
+	// their place in the object, as those versions did, rather than among the
+	// unknown ones.
+	RetiredInPlace bool
+}
+
+// Seal tells about encryption at rest.
+type Seal struct {
+	Provider string // "aescbc", "aesgcm", "secretbox", "kms"; "" when not encrypted
+	Version  string // "v1"; "v2" for newer KMS plugins
+	KeyName  string // name of the key or KMS plugin; a guess while not Opened
+	Opened   bool
+}
+
+// Result is what could be found out about one value.
+type Result struct {
+	Encoding         Encoding // of the plain value; "" while it is sealed
+	Seal             Seal
+	APIVersion, Kind string
+	// Object is the object as one line of JSON. It is nil when there is none: the
+	// value is sealed, is text or binary, or must not be shown.
+	Object []byte
+	// Plain is the stored value after decryption; nil when it is sealed, or when it
+	// holds a Secret and ShowSecrets is off. It may share memory with the value.
+	Plain []byte
+	// UnknownFields counts the fields the newest types do not have, Unknown lists
+	// them as UnknownFieldsMember describes (nil when there are none).
+	UnknownFields int
+	Unknown       []byte
+	// Redacted tells that values were replaced by markers, or withheld.
+	Redacted bool
+	// Err tells why Object is missing or not the whole truth. A value that is plain
+	// text or an unknown binary is no error.
+	Err error
+}
+
+// Decoder decodes values. It is cheap, keeps buffers, and is not safe for
+// concurrent use: make one per goroutine. A Result belongs to the caller.
+type Decoder struct {
+	o     Options
+	t     transcode.Transcoder
+	table *schema.Table
+}
+
+// NewDecoder returns a Decoder.
+func NewDecoder(o Options) *Decoder {
+	if o.Mapper == nil {
+		o.Mapper = NewMapper("")
+	}
+	if o.Redactor == nil {
+		o.Redactor = NewRedactor()
+	}
+	d := &Decoder{o: o, table: schema.Load()}
+	d.t.RetiredInPlace = o.RetiredInPlace
+	return d
+}
+
+// Decode decodes the value stored under key. modRev is the revision of its last
+// change, used with Options.SetResourceVersion. Decode never fails and never
+// panics; Result.Err tells what is wrong.
+func (d *Decoder) Decode(key, value []byte, modRev int64) Result {
+	j := job{Decoder: d, key: key, rev: modRev}
+	if info, ok := d.o.Mapper.Parse(key); ok {
+		j.resource = info.Resource
+	}
+	return j.run(value)
+}
+
+// DecodeValue decodes a value whose key is not known, such as one piped in: key may
+// be nil, but an aesgcm value cannot be opened without it. It also takes the
+// newline that etcdctl prints behind a value off where that helps.
+func (d *Decoder) DecodeValue(key, value []byte) Result {
+	r := d.Decode(key, value, 0)
+	if r.Err == nil || errors.Is(r.Err, ErrUnknownKind) {
+		return r
+	}
+	for _, end := range []string{"\n", "\r\n"} {
+		if cut, ok := bytes.CutSuffix(value, []byte(end)); ok {
+			if again := d.Decode(key, cut, 0); again.Err == nil || errors.Is(again.Err, ErrCRLF) && !errors.Is(r.Err, ErrCRLF) || errors.Is(again.Err, ErrUnknownKind) {
+				return again
+			}
+		}
+	}
+	return r
+}
+
+// job is the decoding of one value.
+type job struct {
+	*Decoder
+	key      []byte
+	resource *Resource // nil: the key tells nothing
+	rev      int64
+	r        Result
+	secret   bool // values must not be shown
+}
+
+func (j *job) run(value []byte) Result {
+	plain := value
+	if seal.IsSealed(value) {
+		var h seal.Header
+		var err error
+		plain, h, err = seal.Open(j.o.Encryption, j.o.KMS, j.group(), j.key, value)
+		j.r.Seal = Seal{Provider: h.Provider, Version: h.Version, KeyName: h.KeyName, Opened: err == nil}
+		if j.r.Seal.Provider == "" {
+			j.r.Seal.Provider = "unknown"
+		}
+		if err != nil {
+			j.r.Err = err
+			return j.r
+		}
+	}
+	j.r.Plain = plain
+	j.r.Encoding = DetectEncoding(plain)
+	j.secret = !j.o.ShowSecrets && j.resource != nil && j.resource.Group == "" && j.resource.Plural == "secrets"
+	switch j.r.Encoding {
+	case Protobuf:
+		j.protobuf(plain)
+		if errors.Is(j.r.Err, ErrDamaged) {
+			j.newlines(plain)
+		}
+	case JSON:
+		j.json(plain, false)
+	default:
+		// No Secret looks like this, so at a Secret's key it is a damaged one.
+		if j.secret && len(plain) > 0 {
+			j.withhold(fmt.Errorf("%w: a Secret should be here, but the value is neither protobuf nor JSON", ErrDamaged))
+		}
+	}
+	return j.r
+}
+
+// group names the resource as encryption configurations do: "secrets",
+// "widgets.example.org".
+func (j *job) group() string {
+	if j.resource == nil {
+		return ""
+	}
+	return j.resource.String()
+}
+
+// withhold drops everything that could show a secret.
+func (j *job) withhold(err error) {
+	j.r.Plain, j.r.Object, j.r.Unknown, j.r.Redacted = nil, nil, nil, true
+	if err != nil {
+		j.r.Err = err
+	}
+}
+
+func (j *job) protobuf(value []byte) {
+	e, err := parseEnvelope(value)
+	j.r.APIVersion, j.r.Kind = e.apiVersion, e.kind
+	if !j.o.ShowSecrets {
+		// A broken envelope can have lost the kind.
+		j.secret = j.secret || isSecretKind(e.apiVersion, e.kind) || err != nil && e.kind == "" && mentionsSecret(value)
+	}
+	if err != nil {
+		j.r.Err = fmt.Errorf("%w: protobuf envelope: %w", ErrDamaged, err)
+		if j.secret {
+			j.withhold(nil)
+			return
+		}
+		j.r.Object = j.dump(value[len(magic):], "", false)
+		return
+	}
+	raw := e.raw
+	if e.contentEncoding != "" {
+		if raw, err = unpack(e); err != nil {
+			j.r.Err = err
+			if j.secret {
+				j.withhold(nil)
+			}
+			return
+		}
+	}
+	if e.contentType == "application/json" {
+		j.json(raw, true)
+		return
+	}
+	list := isListKind(e.apiVersion, e.kind)
+	if list && !j.o.ShowSecrets && j.table.Kind(e.apiVersion, e.kind) == nil {
+		// The items of a list of unknown kind may be Secrets.
+		j.secret = j.secret || mentionsSecret(raw)
+	}
+	j.setup()
+	head := head(e.apiVersion, e.kind)
+	k := j.table.Kind(e.apiVersion, e.kind)
+	if k == nil {
+		reason := fmt.Sprintf("no Kubernetes from %s to %s has %s %s", minor(j.table.Versions[len(j.table.Versions)-1]), minor(j.table.Versions[0]), e.apiVersion, e.kind)
+		if e.kind == "" {
+			reason = "the value does not name its kind"
+		}
+		j.r.Err = fmt.Errorf("%w: %s; shown by its wire fields", ErrUnknownKind, reason)
+		j.r.Object = j.dump(raw, head, strings.HasSuffix(e.kind, "List"))
+		j.plainSecret()
+		return
+	}
+	obj, err := j.t.Append(make([]byte, 0, len(raw)*2+256), k.Message, head, raw)
+	if err != nil {
+		j.r.Err = fmt.Errorf("%w: %s %s: %w", ErrDamaged, e.apiVersion, e.kind, err)
+		j.r.Object = j.dump(raw, head, strings.HasSuffix(e.kind, "List"))
+		j.plainSecret()
+		return
+	}
+	if j.secret || list && !j.o.ShowSecrets {
+		var hit bool
+		obj, hit = j.o.Redactor.object(obj, j.secret)
+		j.secret = j.secret || hit
+	}
+	j.r.Object = obj
+	j.unknown()
+	j.plainSecret()
+}
+
+// head is the beginning of an object, in Kubernetes' order.
+func head(apiVersion, kind string) string {
+	var b []byte
+	if kind != "" {
+		b = transcode.AppendString(append(b, `"kind":`...), kind)
+	}
+	if apiVersion != "" {
+		if len(b) > 0 {
+			b = append(b, ',')
+		}
+		b = transcode.AppendString(append(b, `"apiVersion":`...), apiVersion)
+	}
+	return string(b)
+}
+
+// minor cuts "v0.37.2" to "1.37", the version of Kubernetes it belongs to.
+func minor(api string) string {
+	_, rest, _ := strings.Cut(api, ".")
+	n, _, _ := strings.Cut(rest, ".")
+	return "1." + n
+}
+
+// setup readies the transcoder for this value.
+func (j *job) setup() {
+	j.t.ResourceVersion = ""
+	if j.o.SetResourceVersion && j.rev > 0 {
+		j.t.ResourceVersion = strconv.FormatInt(j.rev, 10)
+	}
+	j.t.HideUnknown = nil
+	if j.secret {
+		j.t.HideUnknown = j.o.Redactor.Marker
+	}
+}
+
+// dump shows a message by its wire fields.
+func (j *job) dump(raw []byte, head string, list bool) []byte {
+	j.setup()
+	return j.t.AppendDump(make([]byte, 0, len(raw)*2+256), head, raw, list)
+}
+
+// unknown adds the fields the table does not know.
+func (j *job) unknown() {
+	fields, n := j.t.Unknown()
+	j.r.UnknownFields = n
+	if n == 0 {
+		return
+	}
+	b := []byte{'['}
+	for i, f := range fields {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, '{')
+		if f.Path != "" {
+			b = append(transcode.AppendString(append(b, `"path":`...), f.Path), ',')
+		}
+		b = strconv.AppendUint(append(b, `"field":`...), uint64(f.Number), 10)
+		if f.Name != "" {
+			b = transcode.AppendString(append(b, `,"name":`...), f.Name)
+			b = transcode.AppendString(append(b, `,"last":`...), minor(f.Last))
+		}
+		b = append(append(append(b, `,"value":`...), f.Value...), '}')
+	}
+	b = append(b, ']')
+	j.r.Unknown = b
+	if !j.o.SeparateUnknown {
+		obj := j.r.Object[:len(j.r.Object)-1]
+		if len(obj) > 1 {
+			obj = append(obj, ',')
+		}
+		obj = append(obj, `"`+UnknownFieldsMember+`":`...)
+		j.r.Object = append(append(obj, b...), '}')
+	}
+}
+
+// plainSecret withholds the stored bytes of a Secret, whose Object is safe.
+func (j *job) plainSecret() {
+	if j.secret {
+		j.r.Plain, j.r.Redacted = nil, true
+	}
+}
+
+// json takes an object stored as JSON; every digit of its numbers is kept.
+func (j *job) json(value []byte, enveloped bool) {
+	var compact bytes.Buffer
+	compact.Grow(len(value))
+	if err := json.Compact(&compact, value); err != nil {
+		what := fmt.Errorf("%w: JSON: %w", ErrDamaged, err)
+		if (j.secret || mentionsSecret(value)) && !j.o.ShowSecrets {
+			j.withhold(what)
+			return
+		}
+		j.r.Err = what
+		return
+	}
+	obj := compact.Bytes()
+	if len(obj) == 0 || obj[0] != '{' {
+		j.r.Err = fmt.Errorf("%w: the envelope holds JSON that is no object", ErrDamaged)
+		if j.secret {
+			j.withhold(nil)
+		}
+		return
+	}
+	if !utf8.Valid(obj) {
+		obj = bytes.ToValidUTF8(obj, []byte("\ufffd"))
+		j.r.Err = fmt.Errorf("%w: JSON with bytes that are no UTF-8, shown as U+FFFD", ErrDamaged)
+	}
+	apiVersion, kind := typeMeta(obj)
+	if !enveloped || kind != "" {
+		j.r.APIVersion, j.r.Kind = apiVersion, kind
+	}
+	if !j.o.ShowSecrets {
+		var hit bool
+		obj, hit = j.o.Redactor.object(obj, j.secret || isSecretKind(j.r.APIVersion, j.r.Kind))
+		j.secret = j.secret || hit
+	}
+	if j.o.SetResourceVersion && j.rev > 0 {
+		obj = setResourceVersion(obj, strconv.FormatInt(j.rev, 10))
+	}
+	j.r.Object = obj
+	j.plainSecret()
+}
+
+// mentionsSecret is the last resort for values too damaged to tell their kind.
+func mentionsSecret(value []byte) bool { return bytes.Contains(value, []byte("Secret")) }
+
+// unpack undoes the content encoding of an envelope.
+func unpack(e envelope) ([]byte, error) {
+	if e.contentEncoding != "gzip" {
+		return nil, fmt.Errorf("%w: envelope with unknown content encoding %q", ErrDamaged, e.contentEncoding)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(e.raw))
+	if err != nil {
+		return nil, fmt.Errorf("%w: gzip in the envelope: %w", ErrDamaged, err)
+	}
+	b, err := io.ReadAll(io.LimitReader(z, maxGunzip+1))
+	if err != nil {
+		return nil, fmt.Errorf("%w: gzip in the envelope: %w", ErrDamaged, err)
+	}
+	if len(b) > maxGunzip {
+		return nil, fmt.Errorf("%w: gzip in the envelope unfolds to more than %d bytes", ErrDamaged, maxGunzip)
+	}
+	return b, nil
+}
+
+// newlines looks whether a terminal damaged the value, and reads it as it was.
+func (j *job) newlines(value []byte) {
+	if repaired, ok := withoutCR(value); ok {
+		again := job{Decoder: j.Decoder, key: j.key, resource: j.resource, rev: j.rev, r: Result{Encoding: Protobuf, Seal: j.r.Seal, Plain: repaired}, secret: j.secret}
+		again.protobuf(repaired)
+		if again.r.Err == nil || errors.Is(again.r.Err, ErrUnknownKind) {
+			plain := j.r.Plain
+			j.r = again.r
+			if j.r.Plain != nil {
+				j.r.Plain = plain
+			}
+			j.r.Err = fmt.Errorf("%w: every newline byte was turned into carriage return and newline; without the carriage returns the value decodes, and is shown so", ErrCRLF)
+			return
+		}
+	}
+	if lostCR(value) {
+		j.r.Err = fmt.Errorf("%w, or cut: %d bytes are missing, as if carriage returns before newlines had been dropped: %w", ErrCRLF, missing(value), j.r.Err)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -89,25 +90,38 @@ func untar(path string) (map[string][]byte, error) {
 
 func gunzip(tb testing.TB, name string) string {
 	tb.Helper()
+	path := filepath.Join(tb.TempDir(), name[:len(name)-len(".gz")])
+	if err := Unpack(name, path); err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+// Unpack writes "snapshot.db.gz" or "later.db.gz" unpacked to a new file.
+func Unpack(name, path string) error {
 	f, err := os.Open(filepath.Join(Dir(), name))
 	if err != nil {
-		tb.Fatal(err)
+		return err
 	}
 	defer f.Close()
 	z, err := gzip.NewReader(f)
 	if err != nil {
-		tb.Fatal(err)
+		return err
 	}
-	path := filepath.Join(tb.TempDir(), name[:len(name)-len(".gz")])
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		tb.Fatal(err)
+		return err
 	}
-	if _, err := io.Copy(out, z); err != nil {
-		tb.Fatal(err)
+	_, err = io.Copy(out, z)
+	return errors.Join(err, out.Close())
+}
+
+// File returns one file of truth.tar.gz like Truth, for callers without a test.
+func File(name string) ([]byte, error) {
+	truth.Do(func() { truth.files, truth.err = untar(filepath.Join(Dir(), "truth.tar.gz")) })
+	b, ok := truth.files[filepath.ToSlash(name)]
+	if truth.err == nil && !ok {
+		return nil, fs.ErrNotExist
 	}
-	if err := out.Close(); err != nil {
-		tb.Fatal(err)
-	}
-	return path
+	return b, truth.err
 }

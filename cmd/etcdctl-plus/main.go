@@ -1,0 +1,11 @@
+// Command etcdctl-plus reads, checks and tends etcd, live or from a file. See
+// README.md.
+package main
+
+import (
+	"os"
+
+	"github.com/etcdctl-plus/etcdctl-plus/commands"
+)
+
+func main() { os.Exit(commands.Main(os.Args)) }

@@ -1,0 +1,193 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"unicode/utf8"
+
+	"github.com/spf13/pflag"
+
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
+	"github.com/etcdctl-plus/etcdctl-plus/registry"
+)
+
+// DecodeFlags says how Kubernetes values are read.
+type DecodeFlags struct {
+	EncryptionConfig string
+	ShowSecrets      bool
+	Prefix           string // "": found by itself
+}
+
+// Define adds the flags.
+func (d *DecodeFlags) Define(f *pflag.FlagSet) {
+	f.StringVar(&d.EncryptionConfig, "encryption-config", "", "the API server's EncryptionConfiguration file, to open sealed values")
+	f.BoolVar(&d.ShowSecrets, "show-secrets", false, "show the values of Secrets (else their length and a fingerprint that is equal for equal values)")
+	f.StringVar(&d.Prefix, "registry-prefix", "", "where Kubernetes' keys begin (default: found by itself, such as /registry)")
+}
+
+// Decoding turns stored values into objects.
+type Decoding struct {
+	Mapper *registry.Mapper
+	opts   registry.Options
+	dec    *registry.Decoder
+}
+
+// Options reads the encryption configuration.
+func (d *DecodeFlags) Options() (registry.Options, error) {
+	// One redactor for all decoders, so that equal values look equal.
+	o := registry.Options{ShowSecrets: d.ShowSecrets, Redactor: registry.NewRedactor()}
+	if d.EncryptionConfig != "" {
+		c, err := registry.LoadEncryptionConfig(d.EncryptionConfig)
+		if err != nil {
+			code := Config
+			if errors.Is(err, fs.ErrPermission) {
+				code = Permission
+			}
+			return o, &Error{Code: code, Err: err, Hint: "it is the file that the API server's --encryption-provider-config names"}
+		}
+		o.Encryption = c
+	}
+	return o, nil
+}
+
+// Open makes a Decoding for src: it finds the registry prefix and learns the
+// custom resources defined there.
+func (d *DecodeFlags) Open(ctx context.Context, src keyspace.Source) (*Decoding, error) {
+	o, err := d.Options()
+	if err != nil {
+		return nil, err
+	}
+	prefix := d.Prefix
+	if prefix == "" {
+		prefix, err = registry.DetectPrefix(func(from, end []byte) ([]byte, error) { return firstKey(ctx, src, from, end) })
+		if err != nil {
+			return nil, fmt.Errorf("look for Kubernetes' keys: %w", err)
+		}
+	}
+	o.Mapper = registry.NewMapper(prefix)
+	dec := &Decoding{Mapper: o.Mapper, opts: o}
+	defs, err := o.Mapper.Find("customresourcedefinitions.apiextensions.k8s.io")
+	if err != nil {
+		return nil, fmt.Errorf("look for custom resource definitions: %w", err)
+	}
+	crds := registry.NewDecoder(o)
+	for rec, err := range src.Records(ctx, keyspace.Prefix(o.Mapper.KeyPrefix(&defs[0], ""))) {
+		if err != nil {
+			return nil, fmt.Errorf("read custom resource definitions: %w", err)
+		}
+		if r := crds.Decode(rec.Key, rec.Value, rec.ModRev); r.Object != nil {
+			// A definition that cannot be read only means that its objects
+			// go by their path; reading them goes on.
+			_ = o.Mapper.AddCRD(r.Object)
+		}
+	}
+	return dec, nil
+}
+
+// Plain makes a Decoding without looking at any source: custom resources go by
+// their path.
+func (d *DecodeFlags) Plain() (*Decoding, error) {
+	o, err := d.Options()
+	if err != nil {
+		return nil, err
+	}
+	o.Mapper = registry.NewMapper(d.Prefix)
+	return &Decoding{Mapper: o.Mapper, opts: o}, nil
+}
+
+// firstKey returns the first key in [from, end); nil for none. No end: to the
+// end of the keyspace.
+func firstKey(ctx context.Context, src keyspace.Source, from, end []byte) ([]byte, error) {
+	r := keyspace.From(from)
+	if len(end) > 0 {
+		r.End = end
+	}
+	r.Limit, r.KeysOnly = 1, true
+	for rec, err := range src.Records(ctx, r) {
+		return bytes.Clone(rec.Key), err
+	}
+	return nil, nil
+}
+
+// NewDecoder makes a decoder for one goroutine. resourceVersion puts the mod
+// revision into each object, as the API server shows it.
+func (d *Decoding) NewDecoder(resourceVersion bool) *registry.Decoder {
+	o := d.opts
+	o.SetResourceVersion = resourceVersion
+	return registry.NewDecoder(o)
+}
+
+// Value is a stored value in the form that says most: an object, text or bytes.
+// At most one of Object, Text and Bytes is set.
+type Value struct {
+	Encoding   string
+	Encryption string // "aescbc:key1"; "" when not sealed
+	Object     json.RawMessage
+	Text       *string
+	Bytes      []byte
+	Problem    string // why it is not, or not wholly, decoded
+	size       int
+}
+
+// Value decodes one record. It is not safe for concurrent use.
+func (d *Decoding) Value(r keyspace.Record) Value {
+	if d.dec == nil {
+		d.dec = d.NewDecoder(false)
+	}
+	return ValueOf(d.dec.Decode(r.Key, r.Value, r.ModRev), len(r.Value))
+}
+
+// ValueOf sums up a decoded value of size stored bytes.
+func ValueOf(res registry.Result, size int) Value {
+	v := Value{Encoding: string(res.Encoding), Encryption: Encryption(res.Seal), size: size}
+	if res.Err != nil {
+		v.Problem = res.Err.Error()
+	}
+	switch {
+	case res.Object != nil:
+		v.Object = res.Object
+	case res.Plain == nil: // sealed, or held back
+	case utf8.Valid(res.Plain):
+		s := string(res.Plain)
+		v.Text = &s
+	default:
+		v.Bytes = res.Plain
+	}
+	return v
+}
+
+// Encryption names provider and key of a seal.
+func Encryption(s registry.Seal) string {
+	if s.Provider == "" {
+		return ""
+	}
+	return s.Provider + ":" + s.KeyName
+}
+
+// JSON returns the value as a JSON document when it is one.
+func (v Value) JSON() []byte {
+	switch {
+	case v.Object != nil:
+		return v.Object
+	case v.Text != nil && json.Valid([]byte(*v.Text)):
+		return []byte(*v.Text)
+	}
+	return nil
+}
+
+// String is the value on one line for people.
+func (v Value) String() string {
+	switch {
+	case v.Object != nil:
+		return string(v.Object)
+	case v.Text != nil:
+		return *v.Text
+	case v.Encryption != "" && v.Bytes == nil:
+		return fmt.Sprintf("(%d bytes, sealed with %s)", v.size, v.Encryption)
+	}
+	return fmt.Sprintf("(%d bytes)", v.size)
+}

@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/live"
+)
+
+// SourceFlags chooses the keyspace a reading command works on.
+type SourceFlags struct {
+	DB   string // file or data folder; "": the live cluster
+	Copy bool
+}
+
+// Define adds the flags.
+func (s *SourceFlags) Define(f *pflag.FlagSet) {
+	f.StringVar(&s.DB, "db", "", "read this file instead of a cluster: a snapshot, a member's database, or a data folder")
+	f.BoolVar(&s.Copy, "db-copy", false, "with --db: read a private copy, so that the file of a running etcd can be read")
+}
+
+// Open opens the chosen source. It is closed with env.
+func (s *SourceFlags) Open(ctx context.Context, env *Env) (keyspace.Source, error) {
+	if s.DB == "" {
+		if s.Copy {
+			return nil, Usagef("--db-copy goes with --db")
+		}
+		return s.Live(ctx, env, false)
+	}
+	if env.Flags.Given("endpoints") {
+		return nil, Usagef("--db and --endpoints exclude each other: is it the file or the cluster you want?")
+	}
+	src, err := dbfile.Open(ctx, s.DB, dbfile.Options{Copy: s.Copy})
+	if err != nil {
+		return nil, err
+	}
+	env.OnClose(src.Close)
+	return src, nil
+}
+
+// History opens the chosen source and wants its events.
+func (s *SourceFlags) History(ctx context.Context, env *Env) (keyspace.HistorySource, error) {
+	src, err := s.Open(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	h, ok := src.(keyspace.HistorySource)
+	if !ok {
+		return nil, Failf(Failure, "this source has no history")
+	}
+	return h, nil
+}
+
+// Live opens the live cluster as a source. Serializable reads are answered by
+// any member from what it has.
+func (s *SourceFlags) Live(ctx context.Context, env *Env, serializable bool) (keyspace.Source, error) {
+	client, err := env.Client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	src := live.New(client, live.Options{Serializable: serializable})
+	env.OnClose(src.Close)
+	return src, nil
+}
+
+// LeaseID writes a lease as etcdctl does: hex, 16 digits; "" for none.
+func LeaseID(id int64) string {
+	if id == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%016x", uint64(id))
+}
+
+// ParseRev reads a revision a user gave.
+func ParseRev(s string) (int64, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 {
+		return 0, Usagef("%q is not a revision", s)
+	}
+	return n, nil
+}
+
+// CompactRevision asks the server how far its history is compacted. etcd says
+// so only to a watcher that starts too early; the watch is ended at once.
+func CompactRevision(ctx context.Context, client *clientv3.Client, key []byte) (int64, bool) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	for r := range client.Watch(ctx, string(key), clientv3.WithRev(1)) {
+		return r.CompactRevision, r.CompactRevision > 0
+	}
+	return 0, false
+}

@@ -1,0 +1,239 @@
+package kv
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
+	"github.com/etcdctl-plus/etcdctl-plus/output"
+)
+
+// answer receives the result of a get record by record, so that a large one is
+// never held in memory.
+type answer interface {
+	begin(h *pb.ResponseHeader) error
+	record(r keyspace.Record) error
+	end(more bool, count int64) error
+}
+
+// newAnswer writes etcd's own forms byte for byte as etcdctl does.
+func newAnswer(p *output.Printer, o getOptions, hexed bool) answer {
+	switch p.Format {
+	case output.Fields:
+		return &fieldsAnswer{w: p.Out, hexed: hexed}
+	case output.JSON:
+		return &jsonAnswer{w: p.Out}
+	case output.Protobuf:
+		return &protoAnswer{w: p.Out}
+	default:
+		return &simpleAnswer{w: p.Out, hexed: hexed, valueOnly: o.valueOnly, countOnly: o.countOnly}
+	}
+}
+
+type simpleAnswer struct {
+	w                           io.Writer
+	hexed, valueOnly, countOnly bool
+	buf                         []byte
+}
+
+func (a *simpleAnswer) begin(*pb.ResponseHeader) error { return nil }
+
+func (a *simpleAnswer) record(r keyspace.Record) error {
+	a.buf = appendSimple(a.buf[:0], r.Key, r.Value, a.hexed, a.valueOnly)
+	_, err := a.w.Write(a.buf)
+	return err
+}
+
+func (a *simpleAnswer) end(_ bool, count int64) error {
+	if !a.countOnly {
+		return nil
+	}
+	_, err := fmt.Fprintln(a.w, count)
+	return err
+}
+
+func appendSimple(b, key, value []byte, hexed, valueOnly bool) []byte {
+	if !valueOnly {
+		b = append(appendBytes(b, key, hexed), '\n')
+	}
+	return append(appendBytes(b, value, hexed), '\n')
+}
+
+func appendBytes(b, s []byte, hexed bool) []byte {
+	if !hexed {
+		return append(b, s...)
+	}
+	for i := range s {
+		b = append(b, `\x`...)
+		b = hex.AppendEncode(b, s[i:i+1])
+	}
+	return b
+}
+
+type fieldsAnswer struct {
+	w     io.Writer
+	hexed bool
+}
+
+func (a *fieldsAnswer) begin(h *pb.ResponseHeader) error { return fieldsHeader(a.w, h, a.hexed) }
+
+func (a *fieldsAnswer) record(r keyspace.Record) error { return fieldsRecord(a.w, "", r, a.hexed) }
+
+func (a *fieldsAnswer) end(more bool, count int64) error {
+	_, err := fmt.Fprintf(a.w, "\"More\" : %t\n\"Count\" : %d\n", more, count)
+	return err
+}
+
+func fieldsHeader(w io.Writer, h *pb.ResponseHeader, hexed bool) error {
+	verb := "%d"
+	if hexed {
+		verb = "%x"
+	}
+	s := fmt.Sprintf("\"ClusterID\" : "+verb+"\n\"MemberID\" : "+verb+"\n", h.GetClusterId(), h.GetMemberId())
+	if h.GetRevision() > 0 {
+		s += fmt.Sprintf("\"Revision\" : %d\n", h.GetRevision())
+	}
+	_, err := fmt.Fprintf(w, "%s\"RaftTerm\" : %d\n", s, h.GetRaftTerm())
+	return err
+}
+
+func fieldsRecord(w io.Writer, prefix string, r keyspace.Record, hexed bool) error {
+	lease := fmt.Sprint(r.Lease)
+	if hexed {
+		lease = fmt.Sprintf("%016x", r.Lease)
+	}
+	_, err := fmt.Fprintf(w, "\"%[1]sKey\" : %[2]q\n\"%[1]sCreateRevision\" : %[3]d\n\"%[1]sModRevision\" : %[4]d\n\"%[1]sVersion\" : %[5]d\n\"%[1]sValue\" : %[6]q\n\"%[1]sLease\" : %[7]s\n",
+		prefix, string(r.Key), r.CreateRev, r.ModRev, r.Version, string(r.Value), lease)
+	return err
+}
+
+type jsonAnswer struct {
+	w   io.Writer
+	n   int
+	buf []byte
+}
+
+func (a *jsonAnswer) begin(h *pb.ResponseHeader) error {
+	b, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.w, `{"header":%s`, b)
+	return err
+}
+
+func (a *jsonAnswer) record(r keyspace.Record) error {
+	b := a.buf[:0]
+	if a.n == 0 {
+		b = append(b, `,"kvs":[`...)
+	} else {
+		b = append(b, ',')
+	}
+	a.n++
+	a.buf = appendKV(b, r)
+	_, err := a.w.Write(a.buf)
+	return err
+}
+
+func (a *jsonAnswer) end(more bool, count int64) error {
+	tail := ""
+	if a.n > 0 {
+		tail = "]"
+	}
+	if more {
+		tail += `,"more":true`
+	}
+	if count > 0 {
+		tail += `,"count":` + strconv.FormatInt(count, 10)
+	}
+	_, err := io.WriteString(a.w, tail+"}\n")
+	return err
+}
+
+// appendKV writes a record as encoding/json writes an mvccpb.KeyValue.
+func appendKV(b []byte, r keyspace.Record) []byte {
+	b = append(b, '{')
+	sep := func(name string) {
+		if b[len(b)-1] != '{' {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, '"'), name...), `":`...)
+	}
+	text := func(name string, v []byte) {
+		if len(v) > 0 {
+			sep(name)
+			b = append(base64.StdEncoding.AppendEncode(append(b, '"'), v), '"')
+		}
+	}
+	num := func(name string, v int64) {
+		if v != 0 {
+			sep(name)
+			b = strconv.AppendInt(b, v, 10)
+		}
+	}
+	text("key", r.Key)
+	num("create_revision", r.CreateRev)
+	num("mod_revision", r.ModRev)
+	num("version", r.Version)
+	text("value", r.Value)
+	num("lease", r.Lease)
+	return append(b, '}')
+}
+
+// protoAnswer writes a RangeResponse piece by piece: a protobuf message may be
+// cut between its fields, and the pieces joined are the message.
+type protoAnswer struct{ w io.Writer }
+
+func (a *protoAnswer) piece(m *pb.RangeResponse) error {
+	b, err := proto.Marshal(m)
+	if err != nil {
+		return err
+	}
+	_, err = a.w.Write(b)
+	return err
+}
+
+func (a *protoAnswer) begin(h *pb.ResponseHeader) error { return a.piece(&pb.RangeResponse{Header: h}) }
+
+func (a *protoAnswer) record(r keyspace.Record) error {
+	return a.piece(&pb.RangeResponse{Kvs: []*mvccpb.KeyValue{toKV(r)}})
+}
+
+func (a *protoAnswer) end(more bool, count int64) error {
+	return a.piece(&pb.RangeResponse{More: more, Count: count})
+}
+
+func toKV(r keyspace.Record) *mvccpb.KeyValue {
+	return &mvccpb.KeyValue{Key: r.Key, Value: r.Value, CreateRevision: r.CreateRev, ModRevision: r.ModRev, Version: r.Version, Lease: r.Lease}
+}
+
+func fromKV(kv *mvccpb.KeyValue) keyspace.Record {
+	return keyspace.Record{Key: kv.GetKey(), Value: kv.GetValue(), CreateRev: kv.GetCreateRevision(), ModRev: kv.GetModRevision(), Version: kv.GetVersion(), Lease: kv.GetLease()}
+}
+
+// writeProto and writeJSON print whole small answers (put, del, watch).
+func writeProto(w io.Writer, m proto.Message) error {
+	b, err := proto.Marshal(m)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(b)
+	return err
+}
+
+func writeJSON(w io.Writer, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(b, '\n'))
+	return err
+}

@@ -1,0 +1,187 @@
+// Package commands is the command line: the tree of commands, and the one place
+// where an error becomes a message and an exit code.
+package commands
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/pipeline"
+	"github.com/etcdctl-plus/etcdctl-plus/output"
+)
+
+// Main runs the program under the name args[0] and returns its exit code. A
+// signal that ended the work is raised again, so that a shell loop stops at
+// Ctrl-C; then Main does not return.
+func Main(args []string) int {
+	name := strings.TrimSuffix(filepath.Base(args[0]), ".exe")
+	env := cli.SystemEnv(name)
+	ctx, caught, stop := withSignals(context.Background())
+	code := Run(ctx, env, args[1:])
+	stop()
+	if sig := caught(); sig != nil {
+		raise(sig)
+	}
+	return code
+}
+
+// signalError is the cause of a context that a signal ended.
+type signalError struct{ os.Signal }
+
+func (s signalError) Error() string { return "stopped by signal: " + s.String() }
+
+// withSignals ends ctx at the first INT, TERM, HUP or broken pipe. Further
+// signals of the same kind then act as the system has it: a second Ctrl-C kills.
+func withSignals(parent context.Context) (ctx context.Context, caught func() os.Signal, stop func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	ch := make(chan os.Signal, 1)
+	signal.Notify(ch, endSignals...)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case s := <-ch:
+			signal.Stop(ch)
+			cancel(signalError{s})
+		case <-done:
+		}
+	}()
+	caught = func() os.Signal {
+		var s signalError
+		if errors.As(context.Cause(ctx), &s) {
+			return s.Signal
+		}
+		select {
+		case s := <-ch:
+			return s
+		default:
+			return nil
+		}
+	}
+	return ctx, caught, func() { signal.Stop(ch); close(done) }
+}
+
+// Run executes one command line in env and returns the exit code. It reports
+// the error, if any, on env.Stderr.
+func Run(ctx context.Context, env *cli.Env, args []string) int {
+	root := NewRoot(env)
+	root.SetArgs(args)
+	// A database file that is cut short under a running command is an error, not
+	// the end of the process.
+	err := pipeline.Guard(func() error { return root.ExecuteContext(ctx) })
+	if cerr := env.Close(); err == nil {
+		err = cerr
+	}
+	code := finish(ctx, env, err)
+	if t, ok := env.Stderr.(*output.Terminal); ok {
+		_ = t.Flush() // stderr itself failed: nowhere to say so
+	}
+	return code
+}
+
+func finish(ctx context.Context, env *cli.Env, err error) int {
+	if err == nil {
+		return 0
+	}
+	if isBrokenPipe(err) || isSignal(ctx) {
+		return 1 // the signal is raised again and decides
+	}
+	var child *cli.ExitError
+	if errors.As(err, &child) {
+		return child.Code
+	}
+	d := cli.Describe(err)
+	report(env, d)
+	if env.DropIn() {
+		if d.DropIn != 0 {
+			return d.DropIn
+		}
+		return 1
+	}
+	return int(d.Code)
+}
+
+func isSignal(ctx context.Context) bool {
+	var s signalError
+	return errors.As(context.Cause(ctx), &s)
+}
+
+func isBrokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }
+
+// errorView is the form of an error in the JSON formats.
+type errorView struct {
+	Code      int    `json:"code"`
+	Class     string `json:"class"`
+	Retryable bool   `json:"retryable"`
+	Message   string `json:"message"`
+	Hint      string `json:"hint,omitempty"`
+	Endpoint  string `json:"endpoint,omitempty"`
+	Revision  int64  `json:"revision,omitempty"`
+}
+
+func report(env *cli.Env, d *cli.Error) {
+	if !env.DropIn() && jsonErrors(env) {
+		b, err := json.Marshal(errorView{int(d.Code), d.Class, d.Retryable, d.Error(), d.Hint, d.Endpoint, d.Revision})
+		if err == nil {
+			fmt.Fprintln(env.Stderr, string(b))
+			return
+		}
+	}
+	fmt.Fprintln(env.Stderr, "Error: "+cleanLines(d.Error()))
+	if d.Hint != "" {
+		fmt.Fprintln(env.Stderr, "Hint: "+cleanLines(d.Hint))
+	}
+}
+
+// cleanLines keeps the line breaks of a message, which are ours, and nothing
+// else that a terminal would act on.
+func cleanLines(s string) string {
+	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	for i, l := range lines {
+		lines[i] = output.CleanLine(l)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func jsonErrors(env *cli.Env) bool {
+	if env.Flags == nil {
+		return false
+	}
+	s, err := env.Settings()
+	if err != nil {
+		return false
+	}
+	switch s.WriteOut {
+	case string(output.JSON), string(output.JSONL):
+		return true
+	}
+	return false
+}
+
+// group ids of the command list.
+const (
+	groupData    = "data"
+	groupInspect = "inspect"
+	groupMore    = "more"
+)
+
+func wrongCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return c.Help()
+	}
+	msg := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
+	if s := c.SuggestionsFor(args[0]); len(s) > 0 {
+		msg += "; did you mean " + strings.Join(s, " or ") + "?"
+	}
+	err := cli.Usagef("%s", msg)
+	return cli.WithHint(&cli.Error{Code: cli.Usage, Err: err, DropIn: 1}, fmt.Sprintf("`%s --help` lists the commands", c.CommandPath()))
+}

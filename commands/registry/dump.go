@@ -1,0 +1,220 @@
+package registry
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
+	"github.com/etcdctl-plus/etcdctl-plus/completions"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/pipeline"
+	"github.com/etcdctl-plus/etcdctl-plus/output"
+	k8s "github.com/etcdctl-plus/etcdctl-plus/registry"
+)
+
+type dumpOptions struct {
+	reader
+	kinds     []string
+	namespace string
+
+	sealed, broken, unknown atomic.Int64
+}
+
+func newDumpCmd(env *cli.Env) *cobra.Command {
+	o := &dumpOptions{reader: reader{env: env}}
+	c := &cobra.Command{
+		Use:   "dump [KIND…]",
+		Short: "Every object, a JSON line each",
+		Long: `Every value under the registry prefix, or of the given kinds, decoded, a JSON line
+each in key order:
+
+  {"key", "createRevision", "modRevision", "version", "lease", "encoding",
+   "encryption", "object"}
+
+lease is hexadecimal and left out when there is none; encryption is
+"provider:key name", "" for none. A value that is no object comes as "text" or
+"base64" instead; "problem" says why one was not decoded, "unknownFields" how many
+fields the schema does not know. The object is as stored: without the
+resourceVersion, which is modRevision.
+
+Server cost (live): every value is read and sent once, pinned to one revision.`,
+		Example: `  etcdctl-plus registry dump --db snapshot.db --encryption-config enc.yaml --show-secrets > objects.jsonl
+  etcdctl-plus registry dump deployments --db snapshot.db`,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: completions.Kinds,
+		RunE: func(c *cobra.Command, args []string) error {
+			o.kinds = args
+			return o.run(c.Context())
+		},
+	}
+	o.define(c.Flags())
+	c.Flags().StringVarP(&o.namespace, "namespace", "n", "", "only objects of this namespace (default: all)")
+	return c
+}
+
+func (o *dumpOptions) run(ctx context.Context) error {
+	p, err := o.out.printer(output.JSONL)
+	if err != nil {
+		return err
+	}
+	if err := o.open(ctx); err != nil {
+		return err
+	}
+	ranges, err := o.ranges()
+	if err != nil {
+		return err
+	}
+	progress := o.env.Progress("bytes written")
+	defer progress.Done()
+	pool := &sync.Pool{New: func() any { return o.dec.NewDecoder(false) }}
+	var written int64
+	for _, r := range ranges {
+		for chunk, err := range pipeline.Map(ctx, o.records(ctx, r), pipeline.Options{}, o.lines(pool)) {
+			if err != nil {
+				return err
+			}
+			if _, err := p.Out.Write(chunk); err != nil {
+				return err
+			}
+			written += int64(len(chunk))
+			progress.Set(written, 0)
+		}
+	}
+	progress.Done()
+	o.tell()
+	return nil
+}
+
+func (o *dumpOptions) ranges() ([]keyspace.Range, error) {
+	if len(o.kinds) == 0 {
+		return []keyspace.Range{o.keys([]byte(o.dec.Mapper.Prefix() + "/"))}, nil
+	}
+	var out []keyspace.Range
+	for _, k := range o.kinds {
+		res, err := o.find(k)
+		if err != nil {
+			return nil, err
+		}
+		ns := o.namespace
+		if !res.Namespaced {
+			ns = ""
+		}
+		out = append(out, o.keys(o.dec.Mapper.KeyPrefix(&res, ns)))
+	}
+	return out, nil
+}
+
+// records reads a range, without other namespaces when one was asked for.
+func (o *dumpOptions) records(ctx context.Context, r keyspace.Range) func(func(keyspace.Record, error) bool) {
+	if o.namespace == "" {
+		return o.src.Records(ctx, r)
+	}
+	return func(yield func(keyspace.Record, error) bool) {
+		for rec, err := range o.src.Records(ctx, r) {
+			if k, ok := o.dec.Mapper.Parse(rec.Key); err == nil && (!ok || k.Namespace != o.namespace) {
+				continue
+			}
+			if !yield(rec, err) {
+				return
+			}
+		}
+	}
+}
+
+// lines turns a batch of records into lines.
+func (o *dumpOptions) lines(pool *sync.Pool) func(context.Context, []keyspace.Record) ([]byte, error) {
+	return func(_ context.Context, recs []keyspace.Record) ([]byte, error) {
+		d := pool.Get().(*k8s.Decoder)
+		defer pool.Put(d)
+		var b []byte
+		var err error
+		for _, rec := range recs {
+			if b, err = o.line(b, d, rec); err != nil {
+				return nil, fmt.Errorf("write %q: %w", rec.Key, err)
+			}
+		}
+		return b, nil
+	}
+}
+
+func (o *dumpOptions) line(b []byte, d *k8s.Decoder, rec keyspace.Record) ([]byte, error) {
+	r := d.Decode(rec.Key, rec.Value, rec.ModRev)
+	b, err := appendString(append(b, `{"key":`...), rec.Key)
+	if err != nil {
+		return nil, err
+	}
+	num := func(name string, n int64) {
+		b = append(append(append(b, `,"`...), name...), `":`...)
+		b = strconv.AppendInt(b, n, 10)
+	}
+	text := func(name string, s []byte) {
+		b = append(append(append(b, `,"`...), name...), `":`...)
+		if err == nil {
+			b, err = appendString(b, s)
+		}
+	}
+	num("createRevision", rec.CreateRev)
+	num("modRevision", rec.ModRev)
+	num("version", rec.Version)
+	if rec.Lease != 0 {
+		text("lease", []byte(cli.LeaseID(rec.Lease)))
+	}
+	text("encoding", []byte(r.Encoding))
+	text("encryption", []byte(cli.Encryption(r.Seal)))
+	if r.UnknownFields > 0 {
+		o.unknown.Add(1)
+		num("unknownFields", int64(r.UnknownFields))
+	}
+	if r.Err != nil {
+		if r.Seal.Provider != "" && !r.Seal.Opened {
+			o.sealed.Add(1)
+		} else {
+			o.broken.Add(1)
+		}
+		text("problem", []byte(r.Err.Error()))
+	}
+	switch {
+	case r.Object != nil:
+		b = append(append(b, `,"object":`...), r.Object...)
+	case r.Plain == nil:
+	case utf8.Valid(r.Plain):
+		text("text", r.Plain)
+	default:
+		b = append(base64.StdEncoding.AppendEncode(append(b, `,"base64":"`...), r.Plain), '"')
+	}
+	return append(b, "}\n"...), err
+}
+
+// appendString writes s as a JSON string. Most keys need no escape.
+func appendString(b, s []byte) ([]byte, error) {
+	plain := true
+	for _, c := range s {
+		plain = plain && c >= 0x20 && c < 0x7f && c != '"' && c != '\\'
+	}
+	if plain {
+		return append(append(append(b, '"'), s...), '"'), nil
+	}
+	q, err := json.Marshal(string(s))
+	return append(b, q...), err
+}
+
+// tell sums up on stderr what was not wholly decoded.
+func (o *dumpOptions) tell() {
+	if n := o.sealed.Load(); n > 0 {
+		o.env.Warn("%d values are sealed; give the API server's EncryptionConfiguration with --encryption-config", n)
+	}
+	if n := o.broken.Load(); n > 0 {
+		o.env.Warn("%d values could not be decoded; their lines say why", n)
+	}
+	if n := o.unknown.Load(); n > 0 {
+		o.env.Warn("%d objects have fields this version does not know; they are kept", n)
+	}
+}

@@ -1,0 +1,343 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
+	"github.com/etcdctl-plus/etcdctl-plus/completions"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
+	"github.com/etcdctl-plus/etcdctl-plus/output"
+	k8s "github.com/etcdctl-plus/etcdctl-plus/registry"
+)
+
+type getOptions struct {
+	reader
+	kind      string
+	names     []string
+	namespace string
+	all       bool
+	selector  string
+	labels    labels.Selector
+	res       k8s.Resource
+}
+
+func newGetCmd(env *cli.Env) *cobra.Command {
+	o := getOptions{reader: reader{env: env}}
+	c := &cobra.Command{
+		Use:   "get KIND [NAME…]",
+		Short: "Show objects of a kind",
+		Long: `Show objects of a kind as they are stored. KIND is a kind, a plural, a short
+name, or one of them with its group (deployments.apps). The resourceVersion shown
+is the revision of the object's last change, as the API server shows it.
+
+What is stored may be older than what the API server serves: it converts versions
+and fills in defaults on reading; here you see the stored version.
+
+Server cost (live): the objects of the kind are read and sent once, pinned to one
+revision; with names, one key each.
+
+An object that cannot be decoded, because it is sealed and no key fits or because
+it is damaged, is named with the reason, the others are shown, and the exit code
+is 3 (in tables, which show what is sealed, only for damage). A name that does not
+exist ends with 4.`,
+		Example: `  etcdctl-plus registry get pods -A --db snapshot.db
+  etcdctl-plus registry get secret web-tls -n shop -o yaml --encryption-config enc.yaml --db snapshot.db
+  etcdctl-plus registry get deploy -n shop -l app=web -o jsonpath='{.items[*].spec.replicas}'`,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: completions.Kinds,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := o.complete(args); err != nil {
+				return err
+			}
+			return o.run(c.Context())
+		},
+	}
+	f := c.Flags()
+	o.define(f)
+	f.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of the objects")
+	f.BoolVarP(&o.all, "all-namespaces", "A", false, "objects of all namespaces")
+	f.StringVarP(&o.selector, "selector", "l", "", "label selector, such as app=web,tier!=cache or 'env in (a,b)'")
+	return c
+}
+
+func (o *getOptions) complete(args []string) error {
+	if len(args) == 0 {
+		return cli.WithHint(cli.Usagef("which kind of objects?"), "`registry ls` shows what is there, `registry resources` every kind")
+	}
+	o.kind, o.names = args[0], args[1:]
+	if kind, name, ok := strings.Cut(o.kind, "/"); ok {
+		o.kind, o.names = kind, append([]string{name}, o.names...)
+	}
+	if len(o.names) > 0 && (o.all || o.selector != "") {
+		return cli.Usagef("a name goes with neither --all-namespaces nor --selector")
+	}
+	sel, err := labels.Parse(o.selector)
+	if err != nil {
+		return cli.Usagef("--selector %q: %v", o.selector, err)
+	}
+	o.labels = sel
+	return nil
+}
+
+func (o *getOptions) run(ctx context.Context) error {
+	p, err := o.out.printer(output.Tables, output.Wide, output.Name, output.YAML, output.JSON, output.JSONL, output.Raw,
+		output.Template, output.JSONPath, output.Simple, output.Fields)
+	if err != nil {
+		return err
+	}
+	if err := o.open(ctx); err != nil {
+		return err
+	}
+	if o.res, err = o.find(o.kind); err != nil {
+		return err
+	}
+	w := writer{p: p, o: o, single: len(o.names) == 1 && (p.Format == output.JSON || p.Format == output.Template || p.Format == output.JSONPath)}
+	if !w.single {
+		w.stream = p.Stream(output.KubernetesList)
+	}
+	missing, err := o.each(ctx, w.write)
+	if err != nil {
+		return err
+	}
+	if w.stream != nil {
+		if err := w.stream.Close(o.nothing()); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return cli.Failf(cli.Negative, "%s not found: %s%s at revision %d", o.res.Plural, strings.Join(missing, ", "), o.in(), o.rev)
+	case w.table() && w.failed > 0 && w.failed == w.sealed:
+		o.env.Warn("%d of %d objects are sealed; %s", w.sealed, w.n, w.hint())
+	case w.failed > 0:
+		return cli.WithHint(cli.Failf(cli.Partial, "%d of %d objects could not be decoded", w.failed, w.n), w.hint())
+	}
+	return nil
+}
+
+// each calls f for every object asked for and returns the names not found.
+func (o *getOptions) each(ctx context.Context, f func(inspect.Object) error) (missing []string, err error) {
+	if len(o.names) == 0 {
+		ns := o.namespace
+		if o.all || !o.res.Namespaced {
+			ns = ""
+		}
+		return nil, o.scan(ctx, o.keys(o.dec.Mapper.KeyPrefix(&o.res, ns)), f)
+	}
+	for _, name := range o.names {
+		r := keyspace.One(o.dec.Mapper.Key(&o.res, o.namespace, name))
+		r.Rev = o.rev
+		n := 0
+		err := o.scan(ctx, r, func(x inspect.Object) error { n++; return f(x) })
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			missing = append(missing, name)
+		}
+	}
+	return missing, nil
+}
+
+func (o *getOptions) scan(ctx context.Context, r keyspace.Range, f func(inspect.Object) error) error {
+	// A prefix may hold other resources below it: apps of a custom group, or
+	// namespaces of a resource that has none.
+	mine := func(rec keyspace.Record) bool {
+		k, ok := o.dec.Mapper.Parse(rec.Key)
+		return !ok || k.Resource == nil || k.Resource.Prefix == o.res.Prefix
+	}
+	for x, err := range inspect.Objects(ctx, o.src, r, mine, func() *k8s.Decoder { return o.dec.NewDecoder(true) }) {
+		if err != nil {
+			return err
+		}
+		if !o.labels.Empty() && !o.labels.Matches(labels.Set(metaOf(x).Labels)) {
+			continue
+		}
+		if err := f(x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *getOptions) in() string {
+	if !o.res.Namespaced || o.all {
+		return ""
+	}
+	return " in namespace " + o.namespace
+}
+
+func (o *getOptions) nothing() string {
+	s := "no " + o.res.Plural + o.in()
+	if o.res.Namespaced && !o.all {
+		s += "; -A looks in all namespaces"
+	}
+	return s
+}
+
+// meta is what the tables need of an object.
+type meta struct {
+	Name              string            `json:"name"`
+	Namespace         string            `json:"namespace"`
+	CreationTimestamp string            `json:"creationTimestamp"`
+	Labels            map[string]string `json:"labels"`
+}
+
+func metaOf(x inspect.Object) meta {
+	var doc struct {
+		Metadata meta `json:"metadata"`
+	}
+	if x.Object != nil {
+		// Whatever is not as expected stays empty: the key still names it.
+		_ = json.Unmarshal(x.Object, &doc)
+	}
+	return doc.Metadata
+}
+
+// writer prints objects and keeps count of those that did not decode.
+type writer struct {
+	p      *output.Printer
+	o      *getOptions
+	stream *output.Stream
+	single bool
+	n      int
+	failed int
+	sealed int // thereof
+}
+
+// table tells whether the output itself shows which objects are sealed.
+func (w *writer) table() bool {
+	return w.p.Format == output.Tables || w.p.Format == output.Wide || w.p.Format == output.Name
+}
+
+func (w *writer) write(x inspect.Object) error {
+	w.n++
+	if x.Object == nil {
+		w.failed++
+		sealed := x.Seal.Provider != "" && !x.Seal.Opened
+		if sealed {
+			w.sealed++
+		}
+		if !sealed || !w.table() {
+			w.o.env.Warn("%s: %v", x.Record.Key, problem(x))
+		}
+	}
+	v := w.o.objectView(x)
+	switch w.p.Format {
+	case output.Raw:
+		if x.Plain == nil {
+			return nil // said above
+		}
+		_, err := w.p.Out.Write(x.Plain)
+		return err
+	case output.Name:
+		_, err := fmt.Fprintln(w.p.Out, v.name())
+		return err
+	}
+	if w.single {
+		return w.p.Print(v)
+	}
+	return w.stream.Write(v)
+}
+
+func (w *writer) hint() string {
+	if w.sealed > 0 {
+		return "give the API server's EncryptionConfiguration with --encryption-config"
+	}
+	return "-o raw gives the bytes as they are"
+}
+
+func problem(x inspect.Object) error {
+	if x.Err != nil {
+		return x.Err
+	}
+	return fmt.Errorf("not an object (%s)", x.Encoding)
+}
+
+// objectView is one object; its JSON is the object itself.
+type objectView struct {
+	inspect.Object
+	res  k8s.Resource
+	info k8s.KeyInfo
+	meta meta
+	age  string
+}
+
+func (o *getOptions) objectView(x inspect.Object) objectView {
+	v := objectView{Object: x, res: o.res, meta: metaOf(x)}
+	v.info, _ = o.dec.Mapper.Parse(x.Record.Key)
+	if v.meta.Name == "" {
+		v.meta.Name, v.meta.Namespace = v.info.Name, v.info.Namespace
+	}
+	v.age = cli.Age(o.env.Now(), v.meta.CreationTimestamp)
+	return v
+}
+
+// MarshalJSON gives the object, or what is known of one that did not decode.
+func (v objectView) MarshalJSON() ([]byte, error) {
+	if v.Object.Object != nil {
+		return v.Object.Object, nil
+	}
+	return output.Marshal(struct {
+		Kind       string `json:"kind"`
+		Metadata   meta2  `json:"metadata"`
+		Key        string `json:"key"`
+		Encryption string `json:"encryption,omitempty"`
+		Problem    string `json:"problem"`
+	}{v.res.Kind, meta2{v.meta.Name, v.meta.Namespace}, string(v.Record.Key), cli.Encryption(v.Seal), problem(v.Object).Error()})
+}
+
+type meta2 struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty"`
+}
+
+func (v objectView) name() string {
+	group := ""
+	if v.res.Group != "" {
+		group = "." + v.res.Group
+	}
+	return strings.ToLower(v.res.Singular) + group + "/" + v.meta.Name
+}
+
+func (v objectView) Table() output.Table {
+	var t output.Table
+	var row []string
+	add := func(c output.Column, cell string) {
+		t.Columns = append(t.Columns, c)
+		row = append(row, cell)
+	}
+	if v.res.Namespaced {
+		add(output.Column{Name: "NAMESPACE"}, v.meta.Namespace)
+	}
+	add(output.Column{Name: "NAME"}, v.meta.Name)
+	add(output.Column{Name: "STORED AS"}, v.storedAs())
+	add(output.Column{Name: "MOD REV", Right: true, Keep: true}, fmt.Sprint(v.Record.ModRev))
+	add(output.Column{Name: "BYTES", Right: true, Keep: true}, fmt.Sprint(len(v.Record.Value)))
+	add(output.Column{Name: "ENCRYPTION"}, cli.Encryption(v.Seal))
+	add(output.Column{Name: "AGE", Keep: true}, v.age)
+	add(output.Column{Name: "CREATE REV", Right: true, Wide: true}, fmt.Sprint(v.Record.CreateRev))
+	add(output.Column{Name: "VERSION", Right: true, Wide: true}, fmt.Sprint(v.Record.Version))
+	add(output.Column{Name: "LEASE", Wide: true}, cli.LeaseID(v.Record.Lease))
+	add(output.Column{Name: "KEY", Wide: true}, string(v.Record.Key))
+	t.Rows = [][]string{row}
+	return t
+}
+
+// storedAs is apiVersion and encoding, or why there is no object.
+func (v objectView) storedAs() string {
+	if v.Object.Object == nil && v.Seal.Provider != "" && !v.Seal.Opened {
+		return "sealed"
+	}
+	if v.APIVersion == "" {
+		return string(v.Encoding)
+	}
+	return v.APIVersion + " " + string(v.Encoding)
+}

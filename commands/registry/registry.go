@@ -1,0 +1,115 @@
+// Package registry holds the commands that read what Kubernetes stored.
+package registry
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
+	"github.com/etcdctl-plus/etcdctl-plus/output"
+	k8s "github.com/etcdctl-plus/etcdctl-plus/registry"
+)
+
+// New makes `registry`.
+func New(env *cli.Env) *cobra.Command {
+	c := &cobra.Command{
+		Use:     "registry",
+		Aliases: []string{"k8s"},
+		Short:   "Kubernetes objects, live or in a file",
+		Long: `Kubernetes objects as the API server stored them, from a live etcd or with --db
+from a snapshot or a member's file: protobuf and JSON, sealed or not, every kind
+of Kubernetes, custom resources by the definitions found beside them.
+
+Values of Secrets are shown as length and fingerprint unless --show-secrets.`,
+	}
+	c.AddCommand(newGetCmd(env), newLsCmd(env), newDumpCmd(env), newDecodeCmd(env), newResourcesCmd(env))
+	return c
+}
+
+// outputFlag is -o, kubectl's name for -w.
+type outputFlag struct {
+	env  *cli.Env
+	name string
+}
+
+func (o *outputFlag) define(env *cli.Env, f *pflag.FlagSet) {
+	o.env = env
+	f.StringVarP(&o.name, "output", "o", "", "the same as -w, as kubectl has it")
+}
+
+// printer prefers -o over -w.
+func (o *outputFlag) printer(formats ...output.Format) (*output.Printer, error) {
+	return o.env.PrinterNamed(o.name, formats...)
+}
+
+// reader is what get, ls and dump share: a source, a decoding, a revision.
+type reader struct {
+	env     *cli.Env
+	source  cli.SourceFlags
+	decoder cli.DecodeFlags
+	out     outputFlag
+	rev     int64
+
+	src keyspace.Source
+	dec *cli.Decoding
+}
+
+func (r *reader) define(f *pflag.FlagSet) {
+	r.source.Define(f)
+	r.decoder.Define(f)
+	r.out.define(r.env, f)
+	f.Int64Var(&r.rev, "rev", 0, "look at this revision (0: the newest)")
+}
+
+// open opens the source and pins the revision, so that everything a command
+// reads is of one moment.
+func (r *reader) open(ctx context.Context) error {
+	if r.rev < 0 {
+		return cli.Usagef("--rev cannot be negative")
+	}
+	src, err := r.source.Open(ctx, r.env)
+	if err != nil {
+		return err
+	}
+	if r.rev == 0 {
+		info, err := src.Info(ctx)
+		if err != nil {
+			return err
+		}
+		r.rev = info.Revision
+	}
+	r.src = src
+	r.dec, err = r.decoder.Open(ctx, src)
+	return err
+}
+
+func (r *reader) keys(prefix []byte) keyspace.Range {
+	k := keyspace.Prefix(prefix)
+	k.Rev = r.rev
+	return k
+}
+
+// find resolves a kind, plural, short name or KIND.GROUP to one resource.
+func (r *reader) find(name string) (k8s.Resource, error) { return find(r.dec.Mapper, name) }
+
+func find(m *k8s.Mapper, name string) (k8s.Resource, error) {
+	found, err := m.Find(name)
+	if err != nil {
+		return k8s.Resource{}, cli.WithHint(&cli.Error{Code: cli.Usage, Err: err}, "`registry resources` lists every kind")
+	}
+	var names []string
+	for _, f := range found[1:] {
+		if f.Prefix != found[0].Prefix {
+			names = append(names, f.Plural+"."+f.Group)
+		}
+	}
+	if len(names) > 0 {
+		return k8s.Resource{}, cli.WithHint(cli.Usagef("%q is the name of several resources", name),
+			"say which: "+strings.Join(append([]string{found[0].Plural + "." + found[0].Group}, names...), " or "))
+	}
+	return found[0], nil
+}

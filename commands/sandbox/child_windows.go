@@ -1,0 +1,13 @@
+package sandbox
+
+import (
+	"os"
+	"os/exec"
+	"time"
+)
+
+var interrupt = os.Kill // Windows has no softer signal for another process
+
+const killDelay = 5 * time.Second
+
+func childCode(e *exec.ExitError) int { return e.ExitCode() }

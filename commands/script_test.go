@@ -1,0 +1,178 @@
+package commands_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"flag"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/rogpeppe/go-internal/testscript"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdctl-plus/etcdctl-plus/commands"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/sandbox"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/sourcetest/corpus"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+func TestMain(m *testing.M) {
+	run := func() { os.Exit(commands.Main(os.Args)) }
+	testscript.Main(m, map[string]func(){"etcdctl-plus": run, "etcdctl": run})
+}
+
+// TestScripts runs testdata/script/*.txtar. Besides testscript's own commands
+// they have:
+//
+//	corpus              snapshot.db, later.db and enc.yaml of a real cluster; that
+//	                    they are byte-identical at the end is checked by itself
+//	truth NAME          copy one file of the corpus's truth here
+//	etcd [FILE]         start an etcd, empty or from a file; sets ETCDCTL_ENDPOINTS
+//	seed KEY=VALUE…     put keys; a value such as 10B stands for that many bytes
+//	pty CMD ARG…        run on a terminal of 80 columns; output in stdout
+//	hexfile FILE HEX…   write bytes
+//	patch FILE OFF HEX  overwrite bytes of a file
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("..", "testdata", "script"),
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("HOME", e.WorkDir)
+			e.Setenv("TMPDIR", e.Getenv("TMPDIR"))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"corpus": cmdCorpus, "truth": cmdTruth, "etcd": cmdEtcd, "seed": cmdSeed, "pty": cmdPTY, "hexfile": cmdHexfile, "patch": cmdPatch,
+		},
+	})
+}
+
+func must(ts *testscript.TestScript, err error) {
+	if err != nil {
+		ts.Fatalf("%v", err)
+	}
+}
+
+func cmdCorpus(ts *testscript.TestScript, _ bool, _ []string) {
+	for packed, name := range map[string]string{"snapshot.db.gz": "snapshot.db", "later.db.gz": "later.db"} {
+		path := ts.MkAbs(name)
+		must(ts, corpus.Unpack(packed, path))
+		past := time.Now().Add(-time.Hour).Truncate(time.Second)
+		must(ts, os.Chtimes(path, past, past))
+		before := sum(ts, path)
+		ts.Defer(func() {
+			if after := sum(ts, path); after != before {
+				ts.Fatalf("%s was changed by a reading command", name)
+			}
+			if i, err := os.Stat(path); err != nil || !i.ModTime().Equal(past) {
+				ts.Fatalf("%s was written to: %v, %v", name, i.ModTime(), err)
+			}
+		})
+	}
+	b, err := os.ReadFile(corpus.EncryptionConfig())
+	must(ts, err)
+	must(ts, os.WriteFile(ts.MkAbs("enc.yaml"), b, 0o600))
+}
+
+func sum(ts *testscript.TestScript, path string) [32]byte {
+	b, err := os.ReadFile(path)
+	must(ts, err)
+	return sha256.Sum256(b)
+}
+
+func cmdTruth(ts *testscript.TestScript, _ bool, args []string) {
+	b, err := corpus.File(args[0])
+	must(ts, err)
+	must(ts, os.WriteFile(ts.MkAbs(filepath.Base(args[0])), b, 0o600))
+}
+
+func cmdEtcd(ts *testscript.TestScript, _ bool, args []string) {
+	o := sandbox.Options{}
+	if len(args) > 0 {
+		o.From = ts.MkAbs(args[0])
+	}
+	s, err := sandbox.Start(context.Background(), o)
+	must(ts, err)
+	ts.Defer(func() { must(ts, s.Close()) })
+	ts.Setenv("ETCDCTL_ENDPOINTS", s.Endpoint())
+}
+
+func cmdSeed(ts *testscript.TestScript, _ bool, args []string) {
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{ts.Getenv("ETCDCTL_ENDPOINTS")}, DialTimeout: 5 * time.Second})
+	must(ts, err)
+	defer c.Close()
+	for _, kv := range args {
+		k, v, _ := strings.Cut(kv, "=")
+		if n, err := strconv.Atoi(strings.TrimSuffix(v, "B")); err == nil && strings.HasSuffix(v, "B") {
+			v = strings.Repeat("x", n)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		_, err := c.Put(ctx, unquote(k), unquote(v))
+		cancel()
+		must(ts, err)
+	}
+}
+
+// unquote reads Go escapes such as \x1b.
+func unquote(s string) string {
+	if u, err := strconv.Unquote(`"` + s + `"`); err == nil {
+		return u
+	}
+	return s
+}
+
+func cmdPTY(ts *testscript.TestScript, neg bool, args []string) {
+	cmd := exec.Command(filepath.Join(binDir(ts), args[0]), args[1:]...)
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = []string{"PATH=" + ts.Getenv("PATH"), "HOME=" + ts.Getenv("HOME"), "TERM=xterm", "ETCDCTL_ENDPOINTS=" + ts.Getenv("ETCDCTL_ENDPOINTS"), "NO_COLOR=" + ts.Getenv("NO_COLOR")}
+	f, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80})
+	must(ts, err)
+	defer f.Close()
+	out, _ := io.ReadAll(f) // ends with EIO when the child has ended
+	if err := cmd.Wait(); (err != nil) != neg {
+		ts.Fatalf("%v ended with %v:\n%s", args, err, out)
+	}
+	_, err = ts.Stdout().Write(bytes.ReplaceAll(out, []byte("\r\n"), []byte("\n"))) // the terminal's own CR
+	must(ts, err)
+}
+
+func binDir(ts *testscript.TestScript) string {
+	for _, d := range filepath.SplitList(ts.Getenv("PATH")) {
+		if _, err := os.Stat(filepath.Join(d, "etcdctl-plus")); err == nil {
+			return d
+		}
+	}
+	ts.Fatalf("etcdctl-plus is not in PATH")
+	return ""
+}
+
+func cmdHexfile(ts *testscript.TestScript, _ bool, args []string) {
+	b, err := hex.DecodeString(strings.Join(args[1:], ""))
+	must(ts, err)
+	must(ts, os.WriteFile(ts.MkAbs(args[0]), b, 0o600))
+}
+
+func cmdPatch(ts *testscript.TestScript, _ bool, args []string) {
+	off, err := strconv.ParseInt(args[1], 0, 64)
+	must(ts, err)
+	b, err := hex.DecodeString(args[2])
+	must(ts, err)
+	f, err := os.OpenFile(ts.MkAbs(args[0]), os.O_WRONLY, 0)
+	must(ts, err)
+	defer f.Close()
+	_, err = f.WriteAt(b, off)
+	must(ts, err)
+}

@@ -1,0 +1,69 @@
+// Package output turns results into text. A domain function returns a struct;
+// the struct (with its json tags) is the view in every machine-readable format,
+// and its Table method says how people see it. Nobody prints JSON by hand.
+package output
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Format is one of the names that -w takes.
+type Format string
+
+// The formats. Template and JSONPath carry an argument after "=".
+const (
+	Simple   Format = "simple"   // tab-separated, no header, for cut and awk
+	Fields   Format = "fields"   // "Name" : value, a line each
+	JSON     Format = "json"     // one document
+	JSONL    Format = "jsonl"    // one document a line, as a stream
+	YAML     Format = "yaml"     // documents separated by ---
+	Tables   Format = "table"    // for people
+	Wide     Format = "wide"     // table with more columns
+	Name     Format = "name"     // resource/name
+	Raw      Format = "raw"      // the bytes as stored
+	Protobuf Format = "protobuf" // etcd's own answer message
+	Template Format = "template" // Go template
+	JSONPath Format = "jsonpath" // Kubernetes' JSONPath
+)
+
+// aliases maps other spellings that users know.
+var aliases = map[string]Format{"go-template": Template, "tsv": Simple, "ndjson": JSONL, "yml": YAML}
+
+// UnknownFormatError says which formats the command at hand has.
+type UnknownFormatError struct {
+	Given   string
+	Allowed []Format
+}
+
+func (e *UnknownFormatError) Error() string {
+	names := make([]string, len(e.Allowed))
+	for i, f := range e.Allowed {
+		names[i] = string(f)
+		if f == Template || f == JSONPath {
+			names[i] += "=…"
+		}
+	}
+	return fmt.Sprintf("output format %q is not one of %s", e.Given, strings.Join(names, ", "))
+}
+
+// Parse splits "jsonpath={.a}" into format and argument and checks it against
+// the formats a command offers. The error is an *UnknownFormatError.
+func Parse(s string, allowed []Format) (Format, string, error) {
+	name, arg, hasArg := strings.Cut(s, "=")
+	f := Format(name)
+	if a, ok := aliases[name]; ok {
+		f = a
+	}
+	takesArg := f == Template || f == JSONPath
+	if !slices.Contains(allowed, f) || hasArg != takesArg {
+		return "", "", &UnknownFormatError{Given: s, Allowed: allowed}
+	}
+	return f, arg, nil
+}
+
+// Views are the formats every view of ours has.
+func Views() []Format {
+	return []Format{Tables, Wide, Simple, Fields, JSON, JSONL, YAML, Template, JSONPath}
+}

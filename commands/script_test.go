@@ -41,6 +41,7 @@ func TestMain(m *testing.M) {
 //	seed KEY=VALUE…     put keys; a value such as 10B stands for that many bytes
 //	pty CMD ARG…        run on a terminal of 80 columns; output in stdout
 //	hexfile FILE HEX…   write bytes
+//	crlf IN OUT         copy as a terminal would, every LF as CR LF
 //	patch FILE OFF HEX  overwrite bytes of a file
 func TestScripts(t *testing.T) {
 	t.Parallel()
@@ -55,7 +56,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"corpus": cmdCorpus, "truth": cmdTruth, "etcd": cmdEtcd, "seed": cmdSeed, "pty": cmdPTY, "hexfile": cmdHexfile, "patch": cmdPatch,
+			"corpus": cmdCorpus, "truth": cmdTruth, "etcd": cmdEtcd, "seed": cmdSeed, "pty": cmdPTY, "hexfile": cmdHexfile, "crlf": cmdCRLF, "patch": cmdPatch,
 		},
 	})
 }
@@ -163,6 +164,11 @@ func cmdHexfile(ts *testscript.TestScript, _ bool, args []string) {
 	b, err := hex.DecodeString(strings.Join(args[1:], ""))
 	must(ts, err)
 	must(ts, os.WriteFile(ts.MkAbs(args[0]), b, 0o600))
+}
+
+func cmdCRLF(ts *testscript.TestScript, _ bool, args []string) {
+	b := bytes.ReplaceAll([]byte(ts.ReadFile(args[0])), []byte("\n"), []byte("\r\n"))
+	must(ts, os.WriteFile(ts.MkAbs(args[1]), b, 0o600))
 }
 
 func cmdPatch(ts *testscript.TestScript, _ bool, args []string) {

@@ -24,10 +24,10 @@ var layers = map[string]int{
 	"inspect/dbfile":     2,
 	"inspect/live":       3, // reads history out of a streamed snapshot, with dbfile
 	"inspect/sandbox":    3, // boots from what dbfile has looked at
-	"inspect/sourcetest": 3,
-	"registry":           1,
+	"inspect/sourcetest": 4, // only tests import it
+	"registry":           2,
 	"registry/schema":    0,
-	"registry/transcode": 0,
+	"registry/transcode": 1,
 	"registry/seal":      0,
 
 	"inspect":     4, // analyses over a source

@@ -89,6 +89,15 @@ func SystemEnv(name string) *Env {
 	return e.guarded()
 }
 
+// NewEnv is an Env without a process around it, for tests and embedding: nothing
+// is a terminal, and variables come from getenv.
+func NewEnv(name string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) *Env {
+	return &Env{
+		Name: name, Personality: PersonalityOf(name), Stdin: stdin, Stdout: stdout, Stderr: stderr,
+		Width: func() int { return 0 }, Getenv: getenv, Now: time.Now,
+	}
+}
+
 // guarded puts a terminal guard in front of both streams where they are
 // terminals, and a buffer in front of stdout where it is none.
 func (e *Env) guarded() *Env {

@@ -87,6 +87,9 @@ A key that does not exist ends with exit code 4 (as etcdctl: 0).`,
 }
 
 func (o *getOptions) complete(args []string) error {
+	if o.env.DropIn() && len(args) > 2 {
+		args = args[:2] // etcdctl ignores what is too many
+	}
 	if err := o.keys.complete("get", args); err != nil {
 		return err
 	}

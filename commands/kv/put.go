@@ -59,7 +59,7 @@ func (o *putOptions) complete(args []string) error {
 		return &cli.Error{Code: cli.Usage, Err: fmt.Errorf("the key is empty; etcd has no empty key"), DropIn: 1}
 	case o.ignoreValue && len(args) > 1:
 		return cli.Usagef("put command needs only 1 argument when 'ignore-value' is set")
-	case len(args) > 2:
+	case len(args) > 2 && !o.env.DropIn(): // etcdctl ignores what is too many
 		return cli.Usagef("put takes one key and one value; there are %d arguments (quote a value with spaces)", len(args))
 	}
 	o.key = args[0]
@@ -69,7 +69,7 @@ func (o *putOptions) complete(args []string) error {
 	}
 	switch {
 	case o.ignoreValue:
-	case len(args) == 2:
+	case len(args) >= 2:
 		o.value = args[1]
 	default:
 		b, err := o.env.ReadStdin("the value")

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -131,21 +130,10 @@ func (o *decodeOptions) decode(dec *cli.Decoding, v input) k8s.Result {
 		v.key = o.key
 	}
 	d := dec.NewDecoder(v.modRev != 0)
-	r := decodeOne(d, v)
-	if trimmed, cut := bytes.CutSuffix(v.value, []byte("\n")); r.Object == nil && v.printed && cut {
-		v.value = trimmed
-		if t := decodeOne(d, v); t.Object != nil {
-			return t
-		}
+	if v.modRev != 0 {
+		return d.Decode([]byte(v.key), v.value, v.modRev)
 	}
-	return r
-}
-
-func decodeOne(d *k8s.Decoder, v input) k8s.Result {
-	if v.key == "" {
-		return d.DecodeValue(nil, v.value)
-	}
-	return d.Decode([]byte(v.key), v.value, v.modRev)
+	return d.DecodeValue([]byte(v.key), v.value)
 }
 
 // undecoded says why there is no object, and what to do.

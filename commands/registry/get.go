@@ -99,7 +99,7 @@ func (o *getOptions) run(ctx context.Context) error {
 		return err
 	}
 	w := writer{p: p, o: o, single: len(o.names) == 1 && (p.Format == output.JSON || p.Format == output.Template || p.Format == output.JSONPath)}
-	if !w.single {
+	if !w.single && p.Format != output.Raw && p.Format != output.Name {
 		w.stream = p.Stream(output.KubernetesList)
 	}
 	missing, err := o.each(ctx, w.write)

@@ -17,11 +17,8 @@ var inputForms = []string{"auto", "raw", "hex", "base64", "json"}
 // input is one stored value as it came in.
 type input struct {
 	key    string // "" when unknown
-	value  []byte
-	modRev int64
-	// printed says that the value may end in a newline which is not its own,
-	// because etcdctl prints one after every value.
-	printed bool
+	value  []byte // may end in the newline that etcdctl prints after a value
+	modRev int64  // 0: unknown
 }
 
 // magic starts every protobuf and sealed value of Kubernetes.
@@ -61,18 +58,18 @@ func parseInput(b []byte, form string) ([]input, error) {
 
 func guess(b []byte) ([]input, error) {
 	if hasMagic(b) {
-		return []input{{value: b, printed: true}}, nil
+		return []input{{value: b}}, nil
 	}
 	if in, err := fromGet(b); err == nil {
 		return in, nil
 	}
 	if t := bytes.TrimSpace(b); len(t) > 0 && t[0] == '{' {
-		return []input{{value: b, printed: true}}, nil
+		return []input{{value: b}}, nil
 	}
 	// `etcdctl get KEY` prints the key on a line of its own.
 	if key, rest, ok := bytes.Cut(b, []byte("\n")); ok && bytes.HasPrefix(key, []byte("/")) {
 		if hasMagic(rest) || json.Valid(rest) {
-			return []input{{key: strings.TrimSuffix(string(key), "\r"), value: rest, printed: true}}, nil
+			return []input{{key: strings.TrimSuffix(string(key), "\r"), value: rest}}, nil
 		}
 	}
 	if v, err := fromHex(b); err == nil && (hasMagic(v) || json.Valid(v)) {

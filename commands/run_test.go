@@ -1,0 +1,49 @@
+package commands_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/etcdctl-plus/etcdctl-plus/commands"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
+)
+
+// result is what one command line gave.
+type result struct {
+	stdout, stderr string
+	code           int
+}
+
+// run executes a command line in this process, with no variables but env.
+func run(t *testing.T, env map[string]string, args ...string) result {
+	t.Helper()
+	var out, errs bytes.Buffer
+	e := cli.NewEnv("etcdctl-plus", strings.NewReader(""), &out, &errs, func(k string) string { return env[k] })
+	code := commands.Run(context.Background(), e, args)
+	return result{out.String(), errs.String(), code}
+}
+
+// ok is run for a command that must succeed.
+func ok(t *testing.T, env map[string]string, args ...string) string {
+	t.Helper()
+	r := run(t, env, args...)
+	if r.code != 0 {
+		t.Fatalf("%v: exit code %d\n%s", args, r.code, r.stderr)
+	}
+	return r.stdout
+}
+
+// decode reads JSON with every digit kept.
+func decode(t *testing.T, doc string) any {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(doc))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		t.Fatalf("%v in %.200s", err, doc)
+	}
+	return v
+}

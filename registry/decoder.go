@@ -252,6 +252,9 @@ func (j *job) protobuf(value []byte) {
 	j.setup()
 	head := head(e.apiVersion, e.kind)
 	k := j.table.Kind(e.apiVersion, e.kind)
+	if e.kind == "" && e.apiVersion == "" && j.watchEvent(raw) {
+		return
+	}
 	if k == nil {
 		reason := fmt.Sprintf("no Kubernetes from %s to %s has %s %s", minor(j.table.Versions[len(j.table.Versions)-1]), minor(j.table.Versions[0]), e.apiVersion, e.kind)
 		if e.kind == "" {
@@ -277,6 +280,31 @@ func (j *job) protobuf(value []byte) {
 	j.r.Object = obj
 	j.unknown()
 	j.plainSecret()
+}
+
+// watchEvent reads the one message that Kubernetes writes without its kind. It is
+// never stored, but a value piped in may be one. The object in it may be a Secret.
+func (j *job) watchEvent(raw []byte) bool {
+	k := j.table.Kind("v1", "WatchEvent")
+	obj, err := j.t.Append(nil, k.Message, "", raw)
+	if _, n := j.t.Unknown(); err != nil || n > 0 || j.secret {
+		return false
+	}
+	seen := 0
+	eachMember(obj, func(name string, _, value []byte) {
+		if name == "type" && len(value) > 2 || name == "object" && value[0] == '{' {
+			seen++
+		}
+	})
+	if seen != 2 {
+		return false
+	}
+	if !j.o.ShowSecrets {
+		obj, j.secret = mapMember(obj, "object", func(inner []byte) ([]byte, bool) { return j.o.Redactor.object(inner, false) })
+	}
+	j.r.APIVersion, j.r.Kind, j.r.Object = k.APIVersion, k.Kind, obj
+	j.plainSecret()
+	return true
 }
 
 // head is the beginning of an object, in Kubernetes' order.

@@ -104,8 +104,39 @@ type Field struct {
 	OmitEmpty bool     // not printed when empty, as encoding/json understands it
 	OmitZero  bool     // not printed when zero, as encoding/json understands it
 	Inline    bool     // printed without a name, in the object around it
+	Absent    Absent   // what is printed when the field is not on the wire
+	Simple    bool     // length-delimited, no map, not retired: nothing to check but the length
 	Retired   bool     // gone from the newest definition of its message
 	Last      string   // newest version of k8s.io/api that has the field
+}
+
+// Absent is what becomes of a field that is not on the wire.
+type Absent uint8
+
+// What becomes of an absent field.
+const (
+	AbsentPrint Absent = iota // its zero value is printed
+	AbsentNull                // null is printed
+	AbsentSkip                // nothing is
+)
+
+// absent works Absent out from the other members.
+func (f *Field) absent() Absent {
+	nilable := f.Pointer || f.List || f.Type == Map || f.Type == Bytes
+	switch {
+	case f.Retired, f.OmitZero:
+		return AbsentSkip
+	case f.Inline:
+		if f.Pointer {
+			return AbsentSkip
+		}
+		return AbsentPrint
+	case f.OmitEmpty && (nilable || f.Type < Nested || f.Type == Array):
+		return AbsentSkip
+	case nilable || f.Type == Array:
+		return AbsentNull
+	}
+	return AbsentPrint
 }
 
 // Field returns the index of the field with the given number, or -1.
@@ -198,6 +229,8 @@ func build(in *merge.Table) (*Table, error) {
 			if !ok {
 				return nil, fmt.Errorf("schema table: %s: field %s of unknown type", m.Name, f.Name)
 			}
+			d.Absent = d.absent()
+			d.Simple = !d.Retired && (d.Type == String || d.Type == Bytes || d.Type.IsMessage())
 		}
 	}
 	for _, k := range in.Kinds {

@@ -197,6 +197,23 @@ func (t *Transcoder) close(base int) { t.spans = t.spans[:base] }
 // without decoding it.
 func (t *Transcoder) scan(base int, m *schema.Message, b []byte, i int) error {
 	for i < len(b) {
+		// Nearly every field has one byte of tag and one of length.
+		if c := b[i]; c < 0x80 && c&7 == wireBytes && i+1 < len(b) && b[i+1] < 0x80 {
+			from := i + 2
+			to := from + int(b[i+1])
+			if j := m.Field(uint32(c >> 3)); j >= 0 && to <= len(b) {
+				if f := &m.Fields[j]; f.Simple {
+					s := &t.spans[base+j]
+					if s.n == 0 {
+						s.first = int32(i)
+					}
+					s.from, s.to, s.next = int32(from), int32(to), int32(to)
+					s.n++
+					i = to
+					continue
+				}
+			}
+		}
 		tok, err := read(b, i)
 		if err != nil {
 			return t.fail(m, nil, i, err)
@@ -275,27 +292,30 @@ func (t *Transcoder) fields(dst []byte, m *schema.Message, b []byte, ends []int)
 	nonzero = override
 	for j := range m.Fields {
 		f := &m.Fields[j]
-		s := t.spans[base+j]
+		s := &t.spans[base+j]
 		if override && f.Name == "resourceVersion" {
 			dst = AppendString(t.key(dst, f), t.ResourceVersion)
 			continue
 		}
-		if s.n == 0 && (f.Pointer || f.List || f.Type == schema.Map || f.Type == schema.Bytes) {
-			if !f.OmitEmpty && !f.OmitZero && !f.Inline {
-				dst = append(t.key(dst, f), "null"...)
+		if s.n == 0 {
+			if f.Absent == schema.AbsentSkip {
+				continue
 			}
-			continue
+			if f.Absent == schema.AbsentNull {
+				dst = append(t.key(dst, f), "null"...)
+				continue
+			}
 		}
 		switch {
 		case f.List:
 			nonzero = true
-			dst, err = t.list(t.key(dst, f), m, f, b, s)
+			dst, err = t.list(t.key(dst, f), m, f, b, *s)
 		case f.Type == schema.Map:
 			nonzero = true
-			dst, err = t.mapping(t.key(dst, f), m, f, b, s)
+			dst, err = t.mapping(t.key(dst, f), m, f, b, *s)
 		default:
 			var nz bool
-			dst, nz, err = t.single(dst, m, f, b, s)
+			dst, nz, err = t.single(dst, m, f, b, *s)
 			nonzero = nonzero || nz
 		}
 		if err != nil {
@@ -387,10 +407,6 @@ func zeroByMethod(typ schema.Type, text []byte) bool {
 // join puts the pieces of a message that occurs more than once together: protobuf
 // merges them, which is the same as reading one after the other.
 func (t *Transcoder) join(m *schema.Message, f *schema.Field, b []byte, s span) (v []byte, ends []int, err error) {
-	if t.joined += int(s.next - s.first); t.joined > 8*t.input+1<<16 {
-		// Copies upon copies, level by level: nothing but an attack looks so.
-		return nil, nil, t.fail(m, f, -1, errSize)
-	}
 	last := f.Type == schema.Time || f.Type == schema.MicroTime // these do not merge: the last one counts
 	for i := int(s.first); i < int(s.next); {
 		tok, err := read(b, i)
@@ -407,6 +423,10 @@ func (t *Transcoder) join(m *schema.Message, f *schema.Field, b []byte, s span) 
 			} else {
 				v = append(v, piece...)
 				ends = append(ends, len(v))
+				if t.joined += len(piece); t.joined > 32*t.input {
+					// Copies of copies, level by level: nothing but an attack looks so.
+					return nil, nil, t.fail(m, f, -1, errSize)
+				}
 			}
 		}
 		i = t.after(m, b, tok)
@@ -635,7 +655,9 @@ func (t *Transcoder) value(dst []byte, m *schema.Message, f *schema.Field, typ s
 		}
 		return append(dst, '}'), nonzero, nil
 	case schema.Array:
-		return t.array(dst, sub, v, ends)
+		// The Go value of a pointer or in a map is made before it is filled: without
+		// elements it is an empty list there, but nil, hence null, in a plain field.
+		return t.array(dst, sub, v, ends, f.Pointer || f.Type != schema.Array || f.List)
 	case schema.Time, schema.MicroTime:
 		return t.time(dst, m, f, typ, v)
 	case schema.Quantity:
@@ -650,16 +672,19 @@ func number(v []byte) uint64 {
 	return n
 }
 
-// array prints a message whose only field is a list, as that list. Without
-// elements it is a nil slice, hence null.
-func (t *Transcoder) array(dst []byte, sub *schema.Message, v []byte, ends []int) ([]byte, bool, error) {
+// array prints a message whose only field is a list, as that list. made tells
+// whether it is [] rather than null without elements.
+func (t *Transcoder) array(dst []byte, sub *schema.Message, v []byte, ends []int, made bool) ([]byte, bool, error) {
 	base, err := t.open(sub, v, ends)
 	if err != nil {
 		return dst, false, err
 	}
 	s := t.spans[base]
 	t.close(base)
-	if s.n == 0 {
+	switch {
+	case s.n == 0 && made:
+		return append(dst, "[]"...), false, nil
+	case s.n == 0:
 		return append(dst, "null"...), false, nil
 	}
 	dst, err = t.list(dst, sub, &sub.Fields[0], v, s)

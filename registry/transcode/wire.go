@@ -89,6 +89,12 @@ type token struct {
 // read reads the field at b[i:]. The value of a group is everything up to and
 // including its end tag.
 func read(b []byte, i int) (token, error) {
+	if i+1 < len(b) { // one byte of tag, one of length
+		if c, n := b[i], b[i+1]; c < 0x80 && c&7 == wireBytes && c > 7 && n < 0x80 && i+2+int(n) <= len(b) {
+			to := i + 2 + int(n)
+			return token{number: uint32(c >> 3), wire: wireBytes, from: i + 2, to: to, next: to}, nil
+		}
+	}
 	t, err := skip(b, i)
 	if err == nil && t.number == 0 {
 		err = errTag

@@ -1,0 +1,238 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
+)
+
+// Records yields the live records of r in key order as of r.Rev; 0 or less is the
+// newest revision, asked for once at the start.
+//
+// One chunk of an answer is in memory: about 1.5 MB of a stream, PageBytes of
+// a page. A member that goes away is replaced by another one, and the read goes on
+// where it was. A consumer that is slower than the cluster's compactions loses its
+// revision: the error wraps a *keyspace.CompactedError then, as it does when r.Rev
+// was compacted before. To stop early, end the loop: the request is cancelled.
+//
+// With KeysOnly a server of 3.7 leaves out the lease as well.
+func (s *Source) Records(ctx context.Context, r keyspace.Range) iter.Seq2[keyspace.Record, error] {
+	return func(yield func(keyspace.Record, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		rd := &reader{s: s, r: r, from: r.Key, left: r.Limit, yield: yield}
+		for a := s.attempts(); ; {
+			before := rd.progress.Records
+			err := rd.read(ctx)
+			if err == nil || errors.Is(err, errStopped) {
+				return
+			}
+			if rd.progress.Records > before {
+				a = s.attempts() // it came further; that was another failure
+			}
+			if !a.again(ctx, err) {
+				yield(keyspace.Record{}, err)
+				return
+			}
+		}
+	}
+}
+
+// errStopped says that the consumer wants no more.
+var errStopped = errors.New("stopped")
+
+// reader is one read of a range, over as many requests and members as it takes.
+type reader struct {
+	s        *Source
+	r        keyspace.Range
+	rev      int64  // pinned; 0: not yet
+	newest   int64  // as last asked for
+	from     []byte // first key not read yet
+	left     int64  // records still wanted; 0: all, unless r.Limit is reached
+	progress Progress
+	yield    func(keyspace.Record, error) bool
+}
+
+// read reads the rest of the range from one member.
+func (rd *reader) read(ctx context.Context) error {
+	m, err := rd.s.choose(ctx)
+	if err != nil {
+		return err
+	}
+	// Asking for the newest revision also makes the member catch up with it, so
+	// that it has the pinned one whichever member that was read from.
+	if rd.newest, err = rd.s.newest(ctx, m, rd.r.Key); err != nil {
+		return err
+	}
+	if rd.rev == 0 {
+		rd.rev = rd.r.Rev
+		if rd.rev <= 0 {
+			rd.rev = rd.newest
+		}
+	}
+	if rd.rev > rd.newest {
+		return fmt.Errorf("read from %s: %w", m.endpoint, &keyspace.FutureError{Rev: rd.rev, Newest: rd.newest})
+	}
+	if len(rd.r.End) > 0 && !rd.s.noStream.Load() {
+		err := rd.stream(ctx, m)
+		if code(err) != codes.Unimplemented {
+			return rd.explain(ctx, m, err)
+		}
+		rd.s.noStream.Store(true)
+	}
+	return rd.explain(ctx, m, rd.pages(ctx, m))
+}
+
+func (rd *reader) explain(ctx context.Context, m *member, err error) error {
+	switch {
+	case err == nil || errors.Is(err, errStopped):
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case isCompacted(err):
+		compact, cerr := rd.s.compactRevBelow(ctx, m, rd.r.Key, rd.rev)
+		if cerr != nil {
+			return errors.Join(m.explain(err, "read the keyspace"), cerr)
+		}
+		gone := &keyspace.CompactedError{Rev: rd.rev, CompactRev: compact}
+		if rd.progress.Records > 0 {
+			return fmt.Errorf("read from %s: the cluster compacted after %d records, before the rest was read; read a snapshot instead: %w", m.endpoint, rd.progress.Records, gone)
+		}
+		return fmt.Errorf("read from %s: %w", m.endpoint, gone)
+	case isFuture(err):
+		// It answered for a newer revision a moment ago. Behind one endpoint there
+		// may be several members, and another one took the request.
+		return fmt.Errorf("read from %s: the member is behind: %w", m.endpoint, &keyspace.FutureError{Rev: rd.rev, Newest: rd.newest})
+	}
+	return m.explain(err, "read the keyspace")
+}
+
+func (rd *reader) request() *pb.RangeRequest {
+	return &pb.RangeRequest{
+		Key:      rd.from,
+		RangeEnd: rd.r.End,
+		Revision: rd.rev,
+		Limit:    rd.left,
+		KeysOnly: rd.r.KeysOnly,
+		// At a fixed revision that the member has, its own answer is the cluster's.
+		Serializable: true,
+	}
+}
+
+// stream reads by one request that the server answers in chunks.
+func (rd *reader) stream(ctx context.Context, m *member) error {
+	ctx, cancel := context.WithCancel(ctx)
+	st, err := m.kv.RangeStream(ctx, rd.request(), callOptions...)
+	if err != nil {
+		cancel()
+		return err
+	}
+	// Whatever ends the loop, the connection must not keep chunks nobody takes.
+	defer func() {
+		cancel()
+		for {
+			if _, err := st.Recv(); err != nil {
+				return
+			}
+		}
+	}()
+	for {
+		chunk, err := st.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			_, err = rd.deliver(ctx, chunk.GetRangeResponse().GetKvs())
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+const (
+	firstPage   = 100    // records, before anything is known about their size
+	largestPage = 50_000 // records; a server counts the rest of the range at every page
+	// pageGrowth bounds what a page can be if values suddenly become large.
+	pageGrowth = 8
+)
+
+// pages reads by as many requests as it takes.
+func (rd *reader) pages(ctx context.Context, m *member) error {
+	size := int64(firstPage)
+	for {
+		req := rd.request()
+		if req.Limit == 0 || req.Limit > size {
+			req.Limit = size
+		}
+		// An answer that is far larger than asked for is refused and asked for in
+		// smaller parts. A single record must be taken as it is.
+		most := int64(math.MaxInt32)
+		if req.Limit > 1 {
+			most = min(most, pageGrowth*rd.s.o.PageBytes)
+		}
+		resp, err := m.kv.Range(ctx, req, grpc.MaxCallRecvMsgSize(int(most)))
+		if code(err) == codes.ResourceExhausted && req.Limit > 1 {
+			size = max(1, req.Limit/pageGrowth)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		n, err := rd.deliver(ctx, resp.Kvs)
+		if err != nil || !resp.More || len(resp.Kvs) == 0 || rd.done() {
+			return err
+		}
+		mean := max(1, n/int64(len(resp.Kvs)))
+		size = min(max(1, rd.s.o.PageBytes/mean), pageGrowth*size, largestPage)
+	}
+}
+
+func (rd *reader) done() bool { return rd.r.Limit > 0 && rd.left == 0 }
+
+// deliver hands out a chunk and returns how many bytes it was.
+func (rd *reader) deliver(ctx context.Context, kvs []*mvccpb.KeyValue) (n int64, err error) {
+	for _, kv := range kvs {
+		n += int64(len(kv.Key)+len(kv.Value)) + recordOverhead
+	}
+	if err := rd.s.limit.take(ctx, n); err != nil {
+		return n, err
+	}
+	for _, kv := range kvs {
+		rec := keyspace.Record{
+			Key: kv.Key, Value: kv.Value,
+			CreateRev: kv.CreateRevision, ModRev: kv.ModRevision, Version: kv.Version, Lease: kv.Lease,
+		}
+		if rd.r.KeysOnly {
+			rec.Value = nil
+		}
+		// Before it is yielded: a read that goes on elsewhere starts behind it.
+		rd.from = append(kv.Key[:len(kv.Key):len(kv.Key)], 0)
+		rd.progress.Records++
+		if rd.r.Limit > 0 {
+			rd.left--
+		}
+		if !rd.yield(rec, nil) || rd.done() {
+			return n, errStopped
+		}
+	}
+	rd.progress.Bytes += n
+	if rd.s.o.Progress != nil && len(kvs) > 0 {
+		rd.s.o.Progress(rd.progress)
+	}
+	return n, nil
+}
+
+// recordOverhead is about what a record's numbers take on the wire.
+const recordOverhead = 24

@@ -9,22 +9,53 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sandbox"
 )
 
-// goBuild builds a program of the module graph into a folder of the test.
-func goBuild(t *testing.T, pkg, name string) string {
+// build builds a program of the module graph, once for the whole test run.
+func build(t *testing.T, pkg string) string {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), name)
-	cmd := exec.Command("go", "build", "-o", out, pkg)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if b, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", pkg, err, b)
+	b, _ := builds.LoadOrStore(pkg, &program{})
+	p := b.(*program)
+	p.once.Do(func() {
+		dir, err := os.MkdirTemp("", "etcdctl-plus-test-*")
+		if err != nil {
+			p.err = err
+			return
+		}
+		p.path = filepath.Join(dir, "etcdctl")
+		cmd := exec.Command("go", "build", "-o", p.path, pkg)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			p.err = fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+		}
+	})
+	if p.err != nil {
+		t.Fatal(p.err)
 	}
-	return out
+	return p.path
+}
+
+type program struct {
+	once sync.Once
+	path string
+	err  error
+}
+
+var builds sync.Map
+
+// ours builds our own program and names it as given.
+func ours(t *testing.T, name string) string {
+	t.Helper()
+	link := filepath.Join(t.TempDir(), name)
+	if err := os.Symlink(build(t, "github.com/etcdctl-plus/etcdctl-plus/cmd/etcdctl-plus"), link); err != nil {
+		t.Fatal(err)
+	}
+	return link
 }
 
 // TestEqualsEtcdctl runs testdata/etcdctl/kv.txt through the real etcdctl and
@@ -35,7 +66,7 @@ func TestEqualsEtcdctl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs := []string{goBuild(t, "go.etcd.io/etcd/etcdctl/v3", "etcdctl"), goBuild(t, "github.com/etcdctl-plus/etcdctl-plus/cmd/etcdctl-plus", "etcdctl")}
+	programs := []string{build(t, "go.etcd.io/etcd/etcdctl/v3"), ours(t, "etcdctl")}
 	var endpoints []string
 	for range programs {
 		s, err := sandbox.Start(context.Background(), sandbox.Options{})

@@ -179,6 +179,7 @@ func wrongCommand(c *cobra.Command, args []string) error {
 		return c.Help()
 	}
 	msg := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
+	c.SuggestionsMinimumDistance = 2
 	if s := c.SuggestionsFor(args[0]); len(s) > 0 {
 		msg += "; did you mean " + strings.Join(s, " or ") + "?"
 	}

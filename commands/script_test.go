@@ -28,7 +28,18 @@ var update = flag.Bool("update", false, "rewrite golden files")
 
 func TestMain(m *testing.M) {
 	run := func() { os.Exit(commands.Main(os.Args)) }
-	testscript.Main(m, map[string]func(){"etcdctl-plus": run, "etcdctl": run})
+	testscript.Main(removing{m}, map[string]func(){"etcdctl-plus": run, "etcdctl": run})
+}
+
+// removing removes the programs that the tests built.
+type removing struct{ *testing.M }
+
+func (r removing) Run() int {
+	defer builds.Range(func(_, p any) bool {
+		_ = os.RemoveAll(filepath.Dir(p.(*program).path)) // a leftover in the temporary folder
+		return true
+	})
+	return r.M.Run()
 }
 
 // TestScripts runs testdata/script/*.txtar. Besides testscript's own commands

@@ -76,6 +76,18 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// Sizes and sums are for people; a script gets numbers and rows.
+func TestPeopleAndScripts(t *testing.T) {
+	t.Parallel()
+	tab := Table{Columns: []Column{{Name: "N"}, {Name: "SIZE", Right: true, Bytes: true}}, Rows: [][]string{{"a", "2048"}}, Footer: [][]string{{"total", "2048"}}}
+	for f, want := range map[Format]string{Tables: "N          SIZE\na       2.0 KiB\ntotal   2.0 KiB\n", Simple: "a\t2048\n", Fields: "\"N\" : \"a\"\n\"Size\" : \"2048\"\n"} {
+		var b bytes.Buffer
+		if err := (&Printer{Out: &b, Err: &b, Format: f}).Rows(tab, true); err != nil || b.String() != want {
+			t.Errorf("%s: %q, want %q (%v)", f, b.String(), want, err)
+		}
+	}
+}
+
 func TestTableFitsTerminal(t *testing.T) {
 	t.Parallel()
 	want := "NAME             DB BYTES\na                       1\na longer name…      23456\n世界<&>                 7\n"

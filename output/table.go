@@ -3,6 +3,8 @@ package output
 import (
 	"bytes"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -17,6 +19,9 @@ type Column struct {
 	Name  string
 	Right bool // numbers: aligned to the right
 	Wide  bool // only with -w wide
+	// Bytes marks cells that hold a number of bytes: people see it with a unit,
+	// simple and fields have the number.
+	Bytes bool
 	// Keep says that a narrow terminal must not cut this column.
 	Keep bool
 }
@@ -25,6 +30,7 @@ type Column struct {
 type Table struct {
 	Columns []Column
 	Rows    [][]string
+	Footer  [][]string // sums, for people only
 	// Empty is what to tell a person (on stderr) when there are no rows.
 	Empty string
 }
@@ -38,8 +44,9 @@ const (
 )
 
 // render writes t without borders, columns separated by spaces. With width > 0
-// the widest columns are cut, marked by "…", until a line fits; a pipe (width 0)
-// gets whole values.
+// the widest columns are cut, marked by "…", until a line fits, and where that is
+// not enough wide columns are left out from the right; a pipe (width 0) gets whole
+// values.
 func (t Table) render(width int, wide, header, color bool) (string, error) {
 	var cols []int
 	for i, c := range t.Columns {
@@ -47,34 +54,64 @@ func (t Table) render(width int, wide, header, color bool) (string, error) {
 			cols = append(cols, i)
 		}
 	}
-	head := make([]string, len(cols))
-	widths := make([]int, len(cols))
-	for j, i := range cols {
-		if header {
-			head[j] = t.Columns[i].Name
-		}
-		widths[j] = utf8.RuneCountInString(head[j])
-	}
-	rows := make([][]string, len(t.Rows))
-	for r, row := range t.Rows {
+	all := slices.Concat(t.Rows, t.Footer)
+	clean := make([][]string, len(all))
+	for r, row := range all {
 		if len(row) != len(t.Columns) {
 			return "", fmt.Errorf("table row %d has %d cells, want %d", r, len(row), len(t.Columns))
 		}
-		rows[r] = make([]string, len(cols))
-		for j, i := range cols {
-			rows[r][j] = CleanLine(row[i])
-			widths[j] = max(widths[j], lipgloss.Width(rows[r][j]))
+		clean[r] = make([]string, len(row))
+		for i, cell := range row {
+			if t.Columns[i].Bytes {
+				cell = human(cell)
+			}
+			clean[r][i] = CleanLine(cell)
 		}
 	}
-	if width > 0 {
-		t.fit(cols, widths, width)
-		for _, row := range rows {
-			for j := range row {
-				row[j] = cut(row[j], widths[j])
+	widths := t.widths(cols, clean, header)
+	for width > 0 && !t.fit(cols, widths, width) {
+		last := len(cols) - 1
+		for last >= 0 && !t.Columns[cols[last]].Wide {
+			last--
+		}
+		if last < 0 {
+			break // nothing left to leave out: the terminal wraps
+		}
+		cols = slices.Delete(cols, last, last+1)
+		widths = t.widths(cols, clean, header)
+	}
+	rows := make([][]string, len(clean))
+	for r, row := range clean {
+		rows[r] = make([]string, len(cols))
+		for j, i := range cols {
+			rows[r][j] = row[i]
+			if width > 0 {
+				rows[r][j] = cut(row[i], widths[j])
 			}
 		}
 	}
+	head := make([]string, len(cols))
+	for j, i := range cols {
+		head[j] = t.Columns[i].Name
+		if width > 0 {
+			head[j] = cut(head[j], widths[j])
+		}
+	}
 	return t.write(cols, head, rows, header, color)
+}
+
+// widths are the natural widths of cols.
+func (t Table) widths(cols []int, rows [][]string, header bool) []int {
+	w := make([]int, len(cols))
+	for j, i := range cols {
+		if header {
+			w[j] = utf8.RuneCountInString(t.Columns[i].Name)
+		}
+		for _, row := range rows {
+			w[j] = max(w[j], lipgloss.Width(row[i]))
+		}
+	}
+	return w
 }
 
 func (t Table) write(cols []int, head []string, rows [][]string, header, color bool) (string, error) {
@@ -128,8 +165,9 @@ func (t Table) write(cols []int, head []string, rows [][]string, header, color b
 	return out.String(), nil
 }
 
-// fit narrows the widest columns that may be cut until the line fits.
-func (t Table) fit(cols, widths []int, width int) {
+// fit narrows the widest columns that may be cut until the line fits; false: it
+// cannot.
+func (t Table) fit(cols, widths []int, width int) bool {
 	total := gap * (len(cols) - 1)
 	for _, w := range widths {
 		total += w
@@ -142,7 +180,7 @@ func (t Table) fit(cols, widths []int, width int) {
 			}
 		}
 		if widest < 0 {
-			return // nothing left to cut: the terminal wraps
+			return false
 		}
 		second := minWidth
 		for j, i := range cols {
@@ -154,6 +192,7 @@ func (t Table) fit(cols, widths []int, width int) {
 		widths[widest] -= n
 		total -= n
 	}
+	return true
 }
 
 func cut(s string, width int) string {
@@ -168,6 +207,15 @@ func cut(s string, width int) string {
 		}
 	}
 	return s
+}
+
+// human writes a cell of bytes with a unit; what is no number stays.
+func human(cell string) string {
+	n, err := strconv.ParseInt(cell, 10, 64)
+	if err != nil {
+		return cell
+	}
+	return Bytes(n)
 }
 
 // Bytes writes a size with a binary unit: 0 B, 1.5 KiB, 2.0 GiB.

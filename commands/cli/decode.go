@@ -20,6 +20,8 @@ type DecodeFlags struct {
 	EncryptionConfig string
 	ShowSecrets      bool
 	Prefix           string // "": found by itself
+
+	loaded *registry.Options
 }
 
 // Define adds the flags.
@@ -36,8 +38,20 @@ type Decoding struct {
 	dec    *registry.Decoder
 }
 
-// Options reads the encryption configuration.
+// Options reads the encryption configuration, once. Commands call it before they
+// open a source: a wrong flag should not cost a long read.
 func (d *DecodeFlags) Options() (registry.Options, error) {
+	if d.loaded == nil {
+		o, err := d.load()
+		if err != nil {
+			return o, err
+		}
+		d.loaded = &o
+	}
+	return *d.loaded, nil
+}
+
+func (d *DecodeFlags) load() (registry.Options, error) {
 	// One redactor for all decoders, so that equal values look equal.
 	o := registry.Options{ShowSecrets: d.ShowSecrets, Redactor: registry.NewRedactor()}
 	if d.EncryptionConfig != "" {

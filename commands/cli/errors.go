@@ -157,7 +157,7 @@ func Describe(err error) *Error {
 	case errors.Is(err, keyspace.ErrCorrupt):
 		d.Code = Integrity
 	case errors.Is(err, keyspace.ErrNotDatabase):
-		d.Code = Data
+		d.Code = Usage
 	case errors.As(err, &cfg):
 		d.Code = Config
 	case errors.As(err, &query), errors.As(err, &format):
@@ -177,7 +177,7 @@ func describeSystem(d *Error) {
 	case errors.Is(err, fs.ErrExist):
 		d.Code = CantCreate
 	case errors.Is(err, fs.ErrNotExist):
-		d.Code = Data
+		d.Code = Usage
 	case isPathError(err):
 		d.Code = IO
 	case errors.Is(err, context.DeadlineExceeded):

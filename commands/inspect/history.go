@@ -87,6 +87,9 @@ func (o *historyOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if _, err := o.decoder.Options(); err != nil {
+		return err
+	}
 	src, err := o.source.History(ctx, o.env)
 	if err != nil {
 		return err

@@ -127,29 +127,29 @@ type usageView struct{ *inspect.UsageReport }
 
 func (v usageView) Table() output.Table {
 	t := output.Table{
-		Columns: []output.Column{{Name: "PREFIX"}, {Name: "KEYS", Right: true, Keep: true}, {Name: "LIVE", Right: true, Keep: true}},
+		Columns: []output.Column{{Name: "PREFIX"}, {Name: "KEYS", Right: true, Keep: true}, {Name: "LIVE", Right: true, Keep: true, Bytes: true}},
 		Empty:   "no key under this prefix",
 	}
 	if v.History {
-		t.Columns = append(t.Columns, output.Column{Name: "HISTORY", Right: true, Keep: true}, output.Column{Name: "REVISIONS", Right: true, Keep: true},
+		t.Columns = append(t.Columns, output.Column{Name: "HISTORY", Right: true, Keep: true, Bytes: true}, output.Column{Name: "REVISIONS", Right: true, Keep: true},
 			output.Column{Name: "TOMBSTONES", Right: true, Keep: true, Wide: true})
 	}
-	row := func(name string, u inspect.Usage) {
-		r := []string{name, fmt.Sprint(u.Keys), output.Bytes(u.LiveBytes)}
-		if v.History {
-			r = append(r, output.Bytes(u.HistoryBytes), fmt.Sprint(u.Revisions), fmt.Sprint(u.Tombstones))
-		}
-		t.Rows = append(t.Rows, r)
-	}
 	for _, u := range v.Prefixes {
-		name := u.Prefix
-		if name == "" {
-			name = `""`
-		}
-		row(name, u)
+		t.Rows = append(t.Rows, v.row(u.Prefix, u))
 	}
 	if len(v.Prefixes) > 0 {
-		row("total", v.Total)
+		t.Footer = [][]string{v.row("total", v.Total)}
 	}
 	return t
+}
+
+func (v usageView) row(name string, u inspect.Usage) []string {
+	if name == "" {
+		name = `""`
+	}
+	r := []string{name, fmt.Sprint(u.Keys), fmt.Sprint(u.LiveBytes)}
+	if v.History {
+		r = append(r, fmt.Sprint(u.HistoryBytes), fmt.Sprint(u.Revisions), fmt.Sprint(u.Tombstones))
+	}
+	return r
 }

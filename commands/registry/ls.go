@@ -60,15 +60,15 @@ type lsView struct {
 
 func (v lsView) Table() output.Table {
 	t := output.Table{
-		Columns: []output.Column{{Name: "RESOURCE"}, {Name: "GROUP"}, {Name: "OBJECTS", Right: true, Keep: true}, {Name: "BYTES", Right: true, Keep: true},
-			{Name: "LARGEST", Right: true, Keep: true, Wide: true}, {Name: "PATH", Wide: true}},
+		Columns: []output.Column{{Name: "RESOURCE"}, {Name: "GROUP"}, {Name: "OBJECTS", Right: true, Keep: true}, {Name: "BYTES", Right: true, Keep: true, Bytes: true},
+			{Name: "LARGEST", Right: true, Keep: true, Wide: true, Bytes: true}, {Name: "PATH", Wide: true}},
 		Empty: "no Kubernetes object under " + v.Prefix,
 	}
 	if v.byNamespace {
 		t.Columns = append([]output.Column{{Name: "NAMESPACE"}}, t.Columns...)
 	}
 	for _, r := range v.Resources {
-		row := []string{r.Resource, r.Group, fmt.Sprint(r.Objects), output.Bytes(r.Bytes), output.Bytes(r.LargestBytes), r.Path}
+		row := []string{r.Resource, r.Group, fmt.Sprint(r.Objects), fmt.Sprint(r.Bytes), fmt.Sprint(r.LargestBytes), r.Path}
 		if v.byNamespace {
 			row = append([]string{r.Namespace}, row...)
 		}

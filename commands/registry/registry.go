@@ -71,6 +71,9 @@ func (r *reader) open(ctx context.Context) error {
 	if r.rev < 0 {
 		return cli.Usagef("--rev cannot be negative")
 	}
+	if _, err := r.decoder.Options(); err != nil {
+		return err
+	}
 	src, err := r.source.Open(ctx, r.env)
 	if err != nil {
 		return err

@@ -1,0 +1,5 @@
+package dbfile_test
+
+import "io/fs"
+
+var errNotDir = fs.ErrNotExist

@@ -3,7 +3,6 @@ package dbfile
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
 	"io"
 
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/pipeline"
@@ -96,8 +95,6 @@ func (s *Source) metaPage(id uint64) []byte {
 		txid--
 	}
 	le.PutUint64(b[48:], txid)
-	h := fnv.New64a()
-	h.Write(b[:metaLen-8])
-	le.PutUint64(b[metaLen-8:], h.Sum64())
+	le.PutUint64(b[metaLen-8:], metaSum(b))
 	return page
 }

@@ -65,9 +65,7 @@ func parseMeta(b []byte) (m meta, reason string) {
 	if v := le.Uint32(b[4:]); v != fileVersion {
 		return m, fmt.Sprintf("has format version %d, not %d", v, fileVersion)
 	}
-	h := fnv.New64a()
-	h.Write(b[:metaLen-8])
-	if h.Sum64() != le.Uint64(b[metaLen-8:]) {
+	if metaSum(b) != le.Uint64(b[metaLen-8:]) {
 		return m, "has a wrong checksum"
 	}
 	m = meta{
@@ -81,6 +79,13 @@ func parseMeta(b []byte) (m meta, reason string) {
 		return meta{}, fmt.Sprintf("names a page size of %d", m.pageSize)
 	}
 	return m, ""
+}
+
+// metaSum is the checksum of a meta page's body.
+func metaSum(b []byte) uint64 {
+	h := fnv.New64a()
+	h.Write(b[:metaLen-8])
+	return h.Sum64()
 }
 
 // hasMagic tells whether a meta page could start at b[0].

@@ -60,8 +60,8 @@ func decodeRecord(b []byte) (r keyspace.Record, ok bool) {
 			if n < 0 {
 				return keyspace.Record{}, false
 			}
-			if num <= 6 && knownType(num) == typ {
-				// One of the fields above behind a tag of more bytes than it
+			if num > protowire.MaxValidNumber || num <= 6 && knownType(num) == typ {
+				// No field at all, or one of those above behind a tag of more bytes than it
 				// needs. Nothing that writes etcd files does that.
 				return keyspace.Record{}, false
 			}

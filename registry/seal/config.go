@@ -191,7 +191,7 @@ func (p *parser) text(n node, members map[string]node, name string) string {
 	}
 	m, ok := members[name]
 	if !ok || m.value == nil {
-		p.fail(node{path: n.path + "." + name}, "is required")
+		p.fail(node{path: strings.TrimPrefix(n.path+"."+name, ".")}, "is required")
 		return ""
 	}
 	s, ok := m.value.(string)
@@ -370,10 +370,10 @@ func (p *parser) kmsConfig(n node) *KMSConfig {
 			p.fail(v, "want v1 or v2, not %q", k.APIVersion)
 		}
 	}
-	if strings.Contains(k.Name, ":") {
-		p.fail(m["name"], "%q: the name of a KMS provider must not contain a colon", k.Name)
+	if k.APIVersion == "v2" && strings.Contains(k.Name, ":") {
+		p.fail(m["name"], "%q: the name of a KMS v2 provider must not contain a colon", k.Name)
 	}
-	// Before v2 a name could be used in several rules; v2 needs it unique.
+	// A v1 name can be used in several rules; v2 needs it unique.
 	if at, ok := p.kms[k.Name]; ok && k.APIVersion == "v2" {
 		p.fail(m["name"], "%q is used twice, first at %s", k.Name, at)
 	}

@@ -95,11 +95,8 @@ func ParseHeader(value []byte, c *Config) (h Header, ok bool) {
 func guessName(provider string, rest []byte) string {
 	name := ""
 	for i, c := range rest {
-		if c == ':' && i > 0 && fits(provider, len(rest)-i-1) {
+		if c == ':' && i > 0 && rest[i-1] != ':' && fits(provider, len(rest)-i-1) {
 			name = string(rest[:i])
-			if provider == KMS {
-				break // these have no colons
-			}
 		}
 		if !isNameByte(c) || i > 253 {
 			break

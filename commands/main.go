@@ -11,7 +11,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -32,22 +31,30 @@ func Main(args []string) int {
 	if sig := caught(); sig != nil {
 		raise(sig)
 	}
+	if code == brokenPipe {
+		raiseBrokenPipe()
+	}
 	return code
 }
+
+// brokenPipe is the exit code of a program whose reader went away, as a shell
+// shows it.
+const brokenPipe = 141
 
 // signalError is the cause of a context that a signal ended.
 type signalError struct{ os.Signal }
 
 func (s signalError) Error() string { return "stopped by signal: " + s.String() }
 
-// withSignals ends ctx at the first INT, TERM, HUP or broken pipe. Further
+// withSignals ends ctx at the first INT, TERM or HUP. Further
 // signals of the same kind then act as the system has it: a second Ctrl-C kills.
 func withSignals(parent context.Context) (ctx context.Context, caught func() os.Signal, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	ch := make(chan os.Signal, 1)
 	signal.Notify(ch, endSignals...)
-	done := make(chan struct{})
+	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(ended)
 		select {
 		case s := <-ch:
 			signal.Stop(ch)
@@ -67,7 +74,12 @@ func withSignals(parent context.Context) (ctx context.Context, caught func() os.
 			return nil
 		}
 	}
-	return ctx, caught, func() { signal.Stop(ch); close(done) }
+	// Stop waits for a signal that is on its way.
+	return ctx, caught, func() {
+		signal.Stop(ch)
+		close(done)
+		<-ended
+	}
 }
 
 // Run executes one command line in env and returns the exit code. It reports
@@ -92,7 +104,10 @@ func finish(ctx context.Context, env *cli.Env, err error) int {
 	if err == nil {
 		return 0
 	}
-	if isBrokenPipe(err) || isSignal(ctx) {
+	switch {
+	case errors.Is(err, cli.ErrBrokenPipe):
+		return brokenPipe
+	case isSignal(ctx):
 		return 1 // the signal is raised again and decides
 	}
 	var child *cli.ExitError
@@ -114,8 +129,6 @@ func isSignal(ctx context.Context) bool {
 	var s signalError
 	return errors.As(context.Cause(ctx), &s)
 }
-
-func isBrokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }
 
 // errorView is the form of an error in the JSON formats.
 type errorView struct {

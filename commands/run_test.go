@@ -7,8 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
 	"github.com/etcdctl-plus/etcdctl-plus/commands"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/sandbox"
 )
 
 // result is what one command line gave.
@@ -46,4 +50,19 @@ func decode(t *testing.T, doc string) any {
 		t.Fatalf("%v in %.200s", err, doc)
 	}
 	return v
+}
+
+func startSandbox(t *testing.T, o sandbox.Options) (*sandbox.Sandbox, *clientv3.Client) {
+	t.Helper()
+	s, err := sandbox.Start(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return s, c
 }

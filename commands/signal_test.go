@@ -16,27 +16,10 @@ import (
 	"time"
 
 	"github.com/creack/pty"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sandbox"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sourcetest/corpus"
 )
-
-func startSandbox(t *testing.T, o sandbox.Options) (*sandbox.Sandbox, *clientv3.Client) {
-	t.Helper()
-	s, err := sandbox.Start(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Endpoint()}, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return s, c
-}
 
 // endedBy returns the signal that ended a process; 0 for none.
 func endedBy(err error) syscall.Signal {
@@ -175,5 +158,24 @@ func TestPutOnTerminal(t *testing.T) {
 	r, err := c.Get(context.Background(), "typed")
 	if err != nil || len(r.Kvs) != 1 || string(r.Kvs[0].Value) != "hello\n" {
 		t.Errorf("%v, %v", r, err)
+	}
+}
+
+// F40: a full disk behind stdout is told, with its code.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	for _, args := range [][]string{{"registry", "dump"}, {"inspect", "keys"}} {
+		cmd := exec.Command(ours(t, "etcdctl-plus"), append(args, "--db", corpus.Snapshot(t))...)
+		var errs strings.Builder
+		cmd.Stdout, cmd.Stderr = full, &errs
+		_ = cmd.Run() // the code tells
+		if code := cmd.ProcessState.ExitCode(); code != 74 || !strings.Contains(errs.String(), "no space left on device") {
+			t.Errorf("%v: exit code %d, %s", args, code, errs.String())
+		}
 	}
 }

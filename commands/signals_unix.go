@@ -9,9 +9,7 @@ import (
 	"time"
 )
 
-// SIGPIPE is among them so that a reader that goes away (`… | head`) ends us
-// by the ordinary way, which removes temporary files, before it kills us.
-var endSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE}
+var endSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
 
 // raise ends the process by the signal that ended its work.
 func raise(s os.Signal) {
@@ -24,4 +22,10 @@ func raise(s os.Signal) {
 		time.Sleep(time.Second) // the signal is on its way
 	}
 	os.Exit(128 + int(sig))
+}
+
+// raiseBrokenPipe ends the process as SIGPIPE does. Go's runtime does that at
+// a failing write to descriptor 1; a signal sent with kill it ignores.
+func raiseBrokenPipe() {
+	_, _ = os.Stdout.Write([]byte{'\n'}) // nobody reads it
 }

@@ -22,6 +22,9 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 )
 
+// ErrBrokenPipe says that whoever read standard output went away.
+var ErrBrokenPipe = errors.New("standard output: broken pipe")
+
 // Personality is whose manners the program has.
 type Personality int
 
@@ -71,7 +74,7 @@ type Env struct {
 func SystemEnv(name string) *Env {
 	e := &Env{
 		Name: name, Personality: PersonalityOf(name),
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Stdin: os.Stdin, Stdout: stdout(), Stderr: os.Stderr,
 		StdinTTY:  term.IsTerminal(int(os.Stdin.Fd())),
 		StdoutTTY: term.IsTerminal(int(os.Stdout.Fd())),
 		StderrTTY: term.IsTerminal(int(os.Stderr.Fd())),

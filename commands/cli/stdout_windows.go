@@ -1,0 +1,8 @@
+package cli
+
+import (
+	"io"
+	"os"
+)
+
+func stdout() io.Writer { return os.Stdout }

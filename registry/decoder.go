@@ -272,6 +272,14 @@ func (j *job) protobuf(value []byte) {
 		j.plainSecret()
 		return
 	}
+	if j.secret {
+		// Damage can make a value the name of another, or part of the metadata,
+		// without making the Secret unreadable.
+		if err := transcode.Canonical(k.Message, raw); err != nil {
+			j.withhold(fmt.Errorf("%w: %s %s is not as an apiserver writes it (%w); it is withheld because a secret value may lie in the wrong place", ErrDamaged, e.apiVersion, e.kind, err))
+			return
+		}
+	}
 	if j.secret || list && !j.o.ShowSecrets {
 		var hit bool
 		obj, hit = j.o.Redactor.object(obj, j.secret)

@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"errors"
+
 	"github.com/etcdctl-plus/etcdctl-plus/registry/transcode"
 )
 
@@ -36,5 +38,25 @@ func parseEnvelope(value []byte) (e envelope, err error) {
 		}
 		return nil
 	}, 1, 2, 3, 4)
+	// A damaged length can make the kind swallow the object, secrets and all.
+	if !isTypeName(e.kind) || !isTypeName(e.apiVersion) {
+		e.kind, e.apiVersion = "", ""
+		if err == nil {
+			err = errors.New("apiVersion or kind is no name")
+		}
+	}
 	return e, err
+}
+
+// isTypeName tells whether s can be a kind or an API version; empty is one.
+func isTypeName(s string) bool {
+	if len(s) > 253+1+63 {
+		return false
+	}
+	for _, c := range []byte(s) {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '-' || c == '_' || c == '/') {
+			return false
+		}
+	}
+	return true
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sourcetest/corpus"
+	table "github.com/etcdctl-plus/etcdctl-plus/registry/schema"
 )
 
 // sample is a real protobuf message.
@@ -130,6 +131,44 @@ func TestEveryRevisionAsKubernetes(t *testing.T) {
 		if _, n := tr.Unknown(); n > 0 {
 			t.Errorf("%s: %d unknown fields", s.name, n)
 		}
+	}
+}
+
+// TestKubernetesIsCanonical: what Kubernetes writes is never taken for damaged.
+func TestKubernetesIsCanonical(t *testing.T) {
+	t.Parallel()
+	files, err := golden()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range append(slices.Clone(files), revisions(t)...) {
+		k := table.Load().Kind(s.apiVersion, s.kind)
+		if k == nil {
+			continue
+		}
+		if err := Canonical(k.Message, s.raw); err != nil {
+			t.Errorf("%s: %v", s.name, err)
+		}
+	}
+}
+
+func TestNotCanonical(t *testing.T) {
+	t.Parallel()
+	m := table.Load().Kind("v1", "Secret").Message
+	entry := append(wrap(1, []byte("k")), wrap(2, []byte("v"))...)
+	for name, raw := range map[string][]byte{
+		"byte 3: field 1 comes after field 3":                append(wrap(3, []byte("t")), wrap(1, nil)...),
+		"byte 2: field 1 is there twice":                     append(wrap(1, nil), wrap(1, nil)...),
+		"byte 0: field 2 is no pair of a key and a value":    wrap(2, append(slices.Clone(entry), entry...)),
+		"v1.ObjectMeta, byte 3: field 2 comes after field 3": wrap(1, append(wrap(3, []byte("n")), wrap(2, nil)...)),
+		"byte 0: the data ends too early":                    {0x0a, 9},
+	} {
+		if err := Canonical(m, raw); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v; want %s", err, name)
+		}
+	}
+	if err := Canonical(m, append(wrap(2, entry), wrap(2, entry)...)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -88,9 +88,7 @@ func TestEqualsEtcdctl(t *testing.T) {
 			line = known
 		}
 		words, stdin, _ := strings.Cut(line, " < ")
-		if strings.HasSuffix(words, " <") {
-			words = strings.TrimSuffix(words, " <")
-		}
+		words = strings.TrimSuffix(words, " <")
 		args := shellWords(words)
 		var got [2]string
 		for i, p := range programs {

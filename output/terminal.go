@@ -3,6 +3,7 @@ package output
 import (
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"unicode/utf8"
 )
@@ -31,7 +32,7 @@ func (t *Terminal) Write(p []byte) (int, error) {
 	defer t.mu.Unlock()
 	in := p
 	if len(t.part) > 0 {
-		in = append(t.part, p...)
+		in = slices.Concat(t.part, p)
 		t.part = nil
 	}
 	cut := len(in)

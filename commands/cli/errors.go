@@ -257,7 +257,7 @@ func rootStatus(err error) error {
 		if errors.As(e, &etcd) {
 			return etcd
 		}
-		if _, ok := e.(interface{ GRPCStatus() *status.Status }); ok { //nolint:errorlint // walks the chain itself
+		if _, ok := e.(interface{ GRPCStatus() *status.Status }); ok {
 			return e
 		}
 	}

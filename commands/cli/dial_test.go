@@ -289,7 +289,16 @@ func TestAuthMistakes(t *testing.T) {
 			t.Errorf("%s: code %d, hint %q, want 22, %q (%v)", user, d.Code, d.Hint, want, err)
 		}
 	}
+	// A token that another client got by its password lets in without one.
+	r, err := pb.NewAuthClient(c.ActiveConnection()).Authenticate(ctx, &pb.AuthenticateRequest{Name: "root", Password: "rootpw"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := settings(addr)
+	s.AuthToken = r.GetToken()
+	if err := dial(s); err != nil {
+		t.Errorf("token: %v", err)
+	}
 	s.AuthToken = "bogus.1"
 	if d := cli.Describe(dial(s)); d.Code != cli.Auth {
 		t.Errorf("bogus token: %+v", d)

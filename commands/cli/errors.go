@@ -154,6 +154,7 @@ func Describe(err error) *Error {
 		d.Hint = fmt.Sprintf("the newest revision is %d", future.Newest)
 	case errors.Is(err, keyspace.ErrLocked):
 		d.Code = Busy
+		d.Hint = "read a private copy of the file with --db-copy, or ask the running etcd with --endpoints"
 	case errors.Is(err, keyspace.ErrCorrupt):
 		d.Code = Integrity
 	case errors.Is(err, keyspace.ErrNotDatabase):

@@ -42,6 +42,13 @@ func (s *SourceFlags) Open(ctx context.Context, env *Env) (keyspace.Source, erro
 		return nil, err
 	}
 	env.OnClose(src.Close)
+	info, err := src.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if info.Note != "" {
+		env.Warn("%s: %s", s.DB, info.Note)
+	}
 	return src, nil
 }
 

@@ -46,7 +46,9 @@ func NewRoot(env *cli.Env) *cobra.Command {
 		&cobra.Group{ID: groupInspect, Title: "Look inside, live or in a file:"},
 		&cobra.Group{ID: groupMore, Title: "More:"},
 	)
-	add(root, groupData, kv.Commands(env)...)
+	if env.Personality != cli.Etcdutl {
+		add(root, groupData, kv.Commands(env)...)
+	}
 	if !env.DropIn() {
 		add(root, groupInspect, registry.New(env), inspect.New(env))
 		add(root, groupMore, sandbox.New(env))

@@ -117,7 +117,7 @@ func (o *getOptions) run(ctx context.Context) error {
 	case w.table() && w.failed > 0 && w.failed == w.sealed:
 		o.env.Warn("%d of %d objects are sealed; %s", w.sealed, w.n, w.hint())
 	case w.failed > 0:
-		return cli.WithHint(cli.Failf(cli.Partial, "%d of %d objects could not be decoded", w.failed, w.n), w.hint())
+		return cli.WithHint(cli.Failf(cli.Partial, "%d of %d objects could not be shown", w.failed, w.n), w.hint())
 	}
 	return nil
 }
@@ -210,6 +210,8 @@ type writer struct {
 	n      int
 	failed int
 	sealed int // thereof
+
+	withheld bool // a Secret's bytes were asked for and not shown
 }
 
 // table tells whether the output itself shows which objects are sealed.
@@ -233,7 +235,7 @@ func (w *writer) write(x inspect.Object) error {
 	switch w.p.Format {
 	case output.Raw:
 		if x.Plain == nil {
-			return nil // said above
+			return w.noBytes(x)
 		}
 		_, err := w.p.Out.Write(x.Plain)
 		return err
@@ -247,7 +249,20 @@ func (w *writer) write(x inspect.Object) error {
 	return w.stream.Write(v)
 }
 
+// noBytes counts an object whose bytes must not or cannot be shown.
+func (w *writer) noBytes(x inspect.Object) error {
+	if x.Object != nil { // else it was told and counted
+		w.failed++
+		w.withheld = true
+		w.o.env.Warn("%s: a Secret's bytes are shown only with --show-secrets", x.Record.Key)
+	}
+	return nil
+}
+
 func (w *writer) hint() string {
+	if w.withheld {
+		return "--show-secrets shows Secrets as they are"
+	}
 	if w.sealed > 0 {
 		return "give the API server's EncryptionConfiguration with --encryption-config"
 	}

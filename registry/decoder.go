@@ -245,7 +245,7 @@ func (j *job) protobuf(value []byte) {
 		return
 	}
 	list := isListKind(e.apiVersion, e.kind)
-	if list && !j.o.ShowSecrets && j.table.Kind(e.apiVersion, e.kind) == nil {
+	if list && !j.o.ShowSecrets && !j.table.Has(e.apiVersion, e.kind) {
 		// The items of a list of unknown kind may be Secrets.
 		j.secret = j.secret || mentionsSecret(raw)
 	}

@@ -75,7 +75,7 @@ func NewMapper(prefix string) *Mapper {
 		prefix = DefaultPrefix
 	}
 	m := &Mapper{prefix: strings.TrimRight(prefix, "/") + "/", byPrefix: map[string]*Resource{}}
-	versions := builtinVersions()
+	served := map[[2]string]*Resource{} // by group, old ones included, and kind
 	for _, b := range builtins {
 		r := &Resource{
 			Group: b.group, Kind: b.kind, Plural: b.plural, Singular: strings.ToLower(b.kind), Prefix: b.prefix,
@@ -87,15 +87,28 @@ func NewMapper(prefix string) *Mapper {
 		if r.Internal {
 			r.Singular = b.plural
 		}
-		for _, g := range append([]string{b.group}, r.OldGroups...) {
-			for _, v := range versions[[2]string{g, b.kind}] {
-				if !slices.Contains(r.Versions, v) {
-					r.Versions = append(r.Versions, v)
-				}
+		if r.Internal {
+			r.Versions = []string{"v1"}
+		} else {
+			served[[2]string{b.group, b.kind}] = r
+			for _, g := range r.OldGroups {
+				served[[2]string{g, b.kind}] = r
 			}
 		}
+		m.byPrefix[r.Prefix] = r
+		m.resources = append(m.resources, r)
+	}
+	schema.Load().Names(func(apiVersion, kind string) {
+		group, version, ok := strings.Cut(apiVersion, "/")
+		if !ok {
+			group, version = "", apiVersion
+		}
+		if r := served[[2]string{group, kind}]; r != nil && !slices.Contains(r.Versions, version) {
+			r.Versions = append(r.Versions, version)
+		}
+	})
+	for _, r := range m.resources {
 		slices.SortFunc(r.Versions, compareVersions)
-		m.add(r)
 	}
 	return m
 }
@@ -105,20 +118,6 @@ func list(s string) []string {
 		return nil
 	}
 	return strings.Split(s, ",")
-}
-
-// builtinVersions returns the versions of every group and kind in the schema table.
-func builtinVersions() map[[2]string][]string {
-	out := map[[2]string][]string{}
-	schema.Load().Kinds(func(k *schema.Kind) {
-		group, version, ok := strings.Cut(k.APIVersion, "/")
-		if !ok {
-			group, version = "", k.APIVersion
-		}
-		id := [2]string{group, k.Kind}
-		out[id] = append(out[id], version)
-	})
-	return out
 }
 
 // compareVersions orders API versions as Kubernetes prefers them: v2, v1, v1beta2,
@@ -131,18 +130,38 @@ func compareVersions(a, b string) int {
 	return strings.Compare(a, b)
 }
 
+// versionRank is stability, major and minor number of an API version; all 0 for
+// what is none.
 func versionRank(v string) (r [3]int) {
-	var major, minor int
-	if n, _ := fmt.Sscanf(v, "v%dbeta%d", &major, &minor); n == 2 {
-		return [3]int{2, major, minor}
+	rest, ok := strings.CutPrefix(v, "v")
+	if !ok {
+		return r
 	}
-	if n, _ := fmt.Sscanf(v, "v%dalpha%d", &major, &minor); n == 2 {
-		return [3]int{1, major, minor}
+	major, rest := leadingNumber(rest)
+	if major == 0 {
+		return r
 	}
-	if n, _ := fmt.Sscanf(v, "v%d", &major); n == 1 {
+	if rest == "" {
 		return [3]int{3, major, 0}
 	}
+	for i, name := range []string{"alpha", "beta"} {
+		if tail, ok := strings.CutPrefix(rest, name); ok {
+			if minor, end := leadingNumber(tail); minor > 0 && end == "" {
+				return [3]int{i + 1, major, minor}
+			}
+		}
+	}
 	return r
+}
+
+// leadingNumber returns the number s begins with, 0 for none, and the rest.
+func leadingNumber(s string) (n int, rest string) {
+	i := 0
+	for i < len(s) && i < 9 && s[i] >= '0' && s[i] <= '9' {
+		n = 10*n + int(s[i]-'0')
+		i++
+	}
+	return n, s[i:]
 }
 
 func (m *Mapper) add(r *Resource) {

@@ -110,21 +110,21 @@ func TestTableHasEveryStoredKind(t *testing.T) {
 	answers := []string{"APIGroup", "APIResource", "ComponentStatus", "APIGroupDiscovery"}
 	m := NewMapper("")
 	table := schema.Load()
-	table.Kinds(func(k *schema.Kind) {
-		if table.Kind(k.APIVersion, k.Kind+"List") == nil || slices.Contains(answers, k.Kind) {
+	table.Names(func(apiVersion, kind string) {
+		if !table.Has(apiVersion, kind+"List") || slices.Contains(answers, kind) {
 			return
 		}
-		group, version, ok := strings.Cut(k.APIVersion, "/")
+		group, version, ok := strings.Cut(apiVersion, "/")
 		if !ok {
 			group, version = "", group
 		}
-		name := k.Kind
+		name := kind
 		if group != "" {
 			name += "." + group
 		}
 		found, err := m.Find(name)
 		if err != nil || len(found) != 1 || !slices.Contains(found[0].Versions, version) {
-			t.Errorf("%s %s: %+v, %v", k.APIVersion, k.Kind, found, err)
+			t.Errorf("%s %s: %+v, %v", apiVersion, kind, found, err)
 		}
 	})
 	for _, r := range m.Resources() {
@@ -212,6 +212,24 @@ func TestParseKeys(t *testing.T) {
 		if i, ok := m.Parse([]byte(key)); ok {
 			t.Errorf("%q parsed as %+v", key, i)
 		}
+	}
+}
+
+// TestVersionOrder is the order of Kubernetes' documentation of CRD versions.
+func TestVersionOrder(t *testing.T) {
+	t.Parallel()
+	want := []string{"v10", "v2", "v1", "v11beta2", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2", "foo1", "foo10", "v", "v1gamma1"}
+	got := slices.Clone(want)
+	slices.Reverse(got)
+	slices.SortFunc(got, compareVersions)
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func BenchmarkNewMapper(b *testing.B) {
+	for b.Loop() {
+		NewMapper("")
 	}
 }
 

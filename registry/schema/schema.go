@@ -8,7 +8,6 @@ package schema
 
 import (
 	_ "embed"
-	"fmt"
 	"sync"
 
 	"github.com/etcdctl-plus/etcdctl-plus/registry/schema/merge"
@@ -22,7 +21,8 @@ var file []byte
 // Type is how the value of a field is written on the wire and printed.
 type Type uint8
 
-// The types of a value. Those after Nested are messages with a JSON of their own.
+// The types of a value. Those before Nested are numbered as in the file, those after
+// it are messages with a JSON of their own.
 const (
 	String          Type = iota // length-delimited; JSON string
 	Bytes                       // length-delimited; base64 string, null when absent
@@ -67,11 +67,18 @@ var special = map[string]Type{
 
 const apiextensions = "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/"
 
-// Table is the loaded table. It is read-only and safe for concurrent use.
+// Table is the loaded table. It is safe for concurrent use. Messages are built
+// when a kind that reaches them is first looked up: a command that prints Pods has
+// no use for the other thousand.
 type Table struct {
 	Versions []string // of k8s.io/api, newest first
-	kinds    map[[2]string]*Kind
-	messages map[string]*Message
+	file     *merge.File
+	index    map[[2]string]int // of file.Kinds
+
+	mu       sync.RWMutex
+	kinds    []*Kind    // as file.Kinds; nil: not built
+	messages []*Message // as file's; nil: not built
+	byName   map[string]*Message
 }
 
 // Kind is a kind that can be stored as protobuf.
@@ -151,125 +158,170 @@ func (m *Message) Field(number uint32) int {
 func (t Type) IsMessage() bool { return t >= Nested }
 
 // Kind looks a kind up; nil when no version of Kubernetes in the table has it.
-func (t *Table) Kind(apiVersion, kind string) *Kind { return t.kinds[[2]string{apiVersion, kind}] }
+func (t *Table) Kind(apiVersion, kind string) *Kind {
+	i, ok := t.index[[2]string{apiVersion, kind}]
+	if !ok {
+		return nil
+	}
+	t.mu.RLock()
+	k := t.kinds[i]
+	t.mu.RUnlock()
+	if k != nil {
+		return k
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.kinds[i] == nil {
+		f := t.file.Kinds[i]
+		t.kinds[i] = &Kind{APIVersion: f.APIVersion, Kind: f.Kind, Message: t.build(f.Message), Last: t.Versions[f.Last]}
+	}
+	return t.kinds[i]
+}
+
+// Has tells whether some version of Kubernetes in the table has a kind.
+func (t *Table) Has(apiVersion, kind string) bool {
+	_, ok := t.index[[2]string{apiVersion, kind}]
+	return ok
+}
 
 // Message looks a message up by its name; nil when the table lacks it.
-func (t *Table) Message(name string) *Message { return t.messages[name] }
+func (t *Table) Message(name string) *Message {
+	t.mu.RLock()
+	m := t.byName[name]
+	t.mu.RUnlock()
+	if m != nil {
+		return m
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.file.Len() {
+		if t.file.Name(i) == name {
+			t.byName[name] = t.build(i)
+			return t.byName[name]
+		}
+	}
+	return nil
+}
 
-// Kinds calls f for every kind, in no particular order.
-func (t *Table) Kinds(f func(*Kind)) {
-	for _, k := range t.kinds {
-		f(k)
+// Names calls f for the apiVersion and kind of every kind, ordered by both.
+func (t *Table) Names(f func(apiVersion, kind string)) {
+	for _, k := range t.file.Kinds {
+		f(k.APIVersion, k.Kind)
 	}
 }
 
 // ObjectMeta is the metadata message that every object has as its first field.
-func (t *Table) ObjectMeta() *Message {
-	return t.messages["k8s.io/apimachinery/pkg/apis/meta/v1.ObjectMeta"]
-}
+func (t *Table) ObjectMeta() *Message { return t.Message(objectMeta) }
+
+const objectMeta = "k8s.io/apimachinery/pkg/apis/meta/v1.ObjectMeta"
 
 // Load returns the embedded table. The first call unpacks it. A damaged table is
 // a defect of the build, not of any input, hence the panic.
 var Load = sync.OnceValue(func() *Table {
-	m, err := merge.Decode(file)
-	if err != nil {
-		panic(err)
-	}
-	t, err := build(m)
+	t, err := open(file)
 	if err != nil {
 		panic(err)
 	}
 	return t
 })
 
-func build(in *merge.Table) (*Table, error) {
+func open(b []byte) (*Table, error) {
+	f, err := merge.Open(b)
+	if err != nil {
+		return nil, err
+	}
 	t := &Table{
-		Versions: in.Versions,
-		kinds:    make(map[[2]string]*Kind, len(in.Kinds)),
-		messages: make(map[string]*Message, len(in.Messages)),
+		Versions: f.Versions,
+		file:     f,
+		index:    make(map[[2]string]int, len(f.Kinds)),
+		kinds:    make([]*Kind, len(f.Kinds)),
+		messages: make([]*Message, f.Len()),
+		byName:   map[string]*Message{},
 	}
-	all := make([]Message, len(in.Messages))
-	fields, numbers := 0, 0
-	for i, m := range in.Messages {
-		all[i].Name = m.Name
-		all[i].Type = Nested
-		if s, ok := special[m.Name]; ok {
-			all[i].Type = s
-		} else if len(m.Fields) == 1 && m.Fields[0].Name == "" && !m.Fields[0].Inline {
-			all[i].Type = Array
-		}
-		t.messages[m.Name] = &all[i]
-		fields += len(m.Fields)
-		numbers += highest(m.Fields) + 1
-	}
-	slab := make([]Field, fields)
-	index := make([]uint16, numbers)
-	for i, m := range in.Messages {
-		out := &all[i]
-		out.Fields, slab = slab[:len(m.Fields):len(m.Fields)], slab[len(m.Fields):]
-		n := highest(m.Fields) + 1
-		out.index, index = index[:n:n], index[n:]
-		for j, f := range m.Fields {
-			d := &out.Fields[j]
-			*d = Field{
-				Number: uint32(f.Number), Name: f.Name, List: f.List, Pointer: f.Pointer, OmitEmpty: f.OmitEmpty,
-				OmitZero: f.OmitZero, Inline: f.Inline, Retired: f.Retired, Last: in.Versions[f.Last],
-			}
-			if !f.Inline {
-				d.Key = `"` + f.Name + `":`
-			}
-			out.index[f.Number] = uint16(j + 1)
-			ok := true
-			if f.Type == "map" {
-				d.Type = Map
-				d.Value, d.Message, ok = t.typeOf(f.Value)
-			} else {
-				d.Type, d.Message, ok = t.typeOf(f.Type)
-			}
-			if !ok {
-				return nil, fmt.Errorf("schema table: %s: field %s of unknown type", m.Name, f.Name)
-			}
-			d.Absent = d.absent()
-			d.Simple = !d.Retired && (d.Type == String || d.Type == Bytes || d.Type.IsMessage())
-		}
-	}
-	for _, k := range in.Kinds {
-		m := t.messages[k.Message]
-		if m == nil {
-			return nil, fmt.Errorf("schema table: %s %s has no message", k.APIVersion, k.Kind.Kind)
-		}
-		t.kinds[[2]string{k.APIVersion, k.Kind.Kind}] = &Kind{
-			APIVersion: k.APIVersion, Kind: k.Kind.Kind, Message: m, Last: in.Versions[k.Last],
-		}
+	for i, k := range f.Kinds {
+		t.index[[2]string{k.APIVersion, k.Kind}] = i
 	}
 	return t, nil
 }
 
-func (t *Table) typeOf(s string) (Type, *Message, bool) {
-	switch s {
-	case "string":
-		return String, nil, true
-	case "bytes":
-		return Bytes, nil, true
-	case "bool":
-		return Bool, nil, true
-	case "int32":
-		return Int32, nil, true
-	case "int64":
-		return Int64, nil, true
-	case "double":
-		return Double, nil, true
+// build returns message i with every message it reaches. The caller holds the lock;
+// whoever gets a message from the table later has taken it too, and so sees it
+// complete.
+func (t *Table) build(i int) *Message {
+	if t.messages[i] == nil {
+		todo := []int{i}
+		t.messages[i] = t.shell(i)
+		for len(todo) > 0 {
+			n := todo[len(todo)-1]
+			todo = todo[:len(todo)-1]
+			todo = t.fill(n, todo)
+		}
 	}
-	if m := t.messages[s]; m != nil {
-		return m.Type, m, true
-	}
-	return 0, nil, false
+	return t.messages[i]
 }
 
-func highest(fields []merge.Field) int {
-	n := 0
-	for _, f := range fields {
-		n = max(n, f.Number)
+// shell returns message i without its fields, but with its type, which those who
+// refer to it need.
+func (t *Table) shell(i int) *Message {
+	m := &Message{Name: t.file.Name(i), Type: Nested}
+	if s, ok := special[m.Name]; ok {
+		m.Type = s
+		return m
 	}
-	return n
+	// A single field without a name is a list that is a message of its own.
+	t.each(i, func(count int, f merge.FileField) {
+		if count == 1 && f.Name == "" && !f.Inline {
+			m.Type = Array
+		}
+	})
+	return m
+}
+
+func (t *Table) each(i int, f func(count int, d merge.FileField)) {
+	if err := t.file.Fields(i, f); err != nil {
+		panic(err) // as in Load
+	}
+}
+
+// fill reads the fields of message i and appends the messages that it is the first
+// to refer to.
+func (t *Table) fill(i int, todo []int) []int {
+	m := t.messages[i]
+	highest := 0
+	refer := func(typ int) (Type, *Message) {
+		if typ < merge.TypeMessage {
+			return Type(typ), nil
+		}
+		typ -= merge.TypeMessage
+		if t.messages[typ] == nil {
+			t.messages[typ] = t.shell(typ)
+			todo = append(todo, typ)
+		}
+		return t.messages[typ].Type, t.messages[typ]
+	}
+	t.each(i, func(count int, f merge.FileField) {
+		if m.Fields == nil {
+			m.Fields = make([]Field, 0, count)
+		}
+		d := Field{
+			Number: uint32(f.Number), Name: f.Name, List: f.List, Pointer: f.Pointer, OmitEmpty: f.OmitEmpty,
+			OmitZero: f.OmitZero, Inline: f.Inline, Retired: f.Retired, Last: t.Versions[f.Last],
+		}
+		if !f.Inline {
+			d.Key = `"` + f.Name + `":`
+		}
+		d.Type, d.Message = refer(f.Type)
+		if d.Type == Map {
+			d.Value, d.Message = refer(f.Value)
+		}
+		d.Absent = d.absent()
+		d.Simple = !d.Retired && (d.Type == String || d.Type == Bytes || d.Type.IsMessage())
+		m.Fields = append(m.Fields, d)
+		highest = max(highest, f.Number)
+	})
+	m.index = make([]uint16, highest+1)
+	for j, f := range m.Fields {
+		m.index[f.Number] = uint16(j + 1)
+	}
+	return todo
 }

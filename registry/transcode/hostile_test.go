@@ -26,7 +26,7 @@ func bounded(t *testing.T, f func()) {
 	f()
 	took := time.Since(start)
 	runtime.ReadMemStats(&after)
-	if took > 5*time.Second {
+	if took > 20*time.Second { // with the race detector on a busy machine; else well below one
 		t.Errorf("took %v", took)
 	}
 	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<30 {

@@ -24,8 +24,11 @@ import (
 //
 // The events stream from the file: a few hundred are held at a time. With Prev
 // the walk starts at the oldest record whatever MinRev is, and up to 21 bytes
-// for each distinct key in the range are held (three times that for a moment
-// while the table grows).
+// for each distinct key in the range are held (half as much again for a moment
+// while the table grows), and eight for each change of the current revision.
+//
+// Prev is the record as it was at the revision before, as etcd's own watch has it:
+// a transaction is one step even when it changes a key more than once.
 //
 // Keys and values point into the file and stay valid until Close.
 func (s *Source) Events(ctx context.Context, r keyspace.EventRange) iter.Seq2[keyspace.Event, error] {
@@ -83,7 +86,9 @@ type eventReader struct {
 	r        keyspace.EventRange
 	max      int64
 	cursor   *cursor
-	previous *lastRecords // nil unless wanted
+	previous *lastRecords // as of the revision before; nil unless wanted
+	current  []uint64     // places of the records of the current revision
+	main     int64        // the current revision
 	batch    []keyspace.Event
 }
 
@@ -158,13 +163,14 @@ func (e *eventReader) event(it item, rk revisionKey) (keyspace.Event, error) {
 		ev.Type = keyspace.Delete
 	}
 	if e.previous != nil {
+		e.turnTo(rk.rev.Main)
 		place := it.offset
 		if rk.tombstone {
 			place |= tombstoneBit
 		}
-		before, found := e.previous.swap(rec.Key, place)
-		if found && before&tombstoneBit == 0 && rk.rev.Main >= e.r.MinRev {
-			if ev.Prev, err = e.before(before, ev); err != nil {
+		e.current = append(e.current, place)
+		if rk.rev.Main >= e.r.MinRev {
+			if ev.Prev, err = e.before(ev); err != nil {
 				return keyspace.Event{}, err
 			}
 		}
@@ -175,15 +181,32 @@ func (e *eventReader) event(it item, rk revisionKey) (keyspace.Event, error) {
 	return ev, nil
 }
 
-// before returns the record at place if it is what ev changed. After a compaction
-// that was cut off half-way it may be an older one; then what was changed is gone.
-func (e *eventReader) before(place uint64, ev keyspace.Event) (*keyspace.Record, error) {
+// turnTo notes the records of the revision that is over.
+func (e *eventReader) turnTo(main int64) {
+	if main == e.main {
+		return
+	}
+	for _, place := range e.current {
+		e.previous.set(e.s.keyAt(place), place)
+	}
+	e.current, e.main = e.current[:0], main
+}
+
+// before returns the record that ev changed; nil when there was none or it is gone.
+func (e *eventReader) before(ev keyspace.Event) (*keyspace.Record, error) {
+	place, found := e.previous.get(ev.Record.Key)
+	if !found || place&tombstoneBit != 0 {
+		return nil, nil
+	}
 	batch, err := e.s.load(make([]keyspace.Record, 0, 1), []uint64{place}, e.r.KeysOnly)
 	if err != nil {
 		return nil, err
 	}
 	prev := &batch[0]
-	if ev.Type == keyspace.Put && (prev.CreateRev != ev.Record.CreateRev || prev.Version != ev.Record.Version-1) {
+	// Up to a compaction that was cut off half-way, the one before may be gone and
+	// this be an older one.
+	if e.s.marks.scheduled > e.s.marks.finished && ev.Rev.Main <= e.s.marks.scheduled &&
+		ev.Type == keyspace.Put && (prev.CreateRev != ev.Record.CreateRev || prev.Version != ev.Record.Version-1) {
 		return nil, nil
 	}
 	return prev, nil
@@ -210,16 +233,23 @@ func newLastRecords(s *Source) *lastRecords {
 	return &lastRecords{s: s, seed: maphash.MakeSeed(), slots: make([]uint64, 1<<10)}
 }
 
-// swap sets the last place of key and returns the one before.
-func (t *lastRecords) swap(key []byte, place uint64) (before uint64, found bool) {
+// get returns the last place of key.
+func (t *lastRecords) get(key []byte) (place uint64, found bool) {
+	i, found := t.find(maphash.Bytes(t.seed, key), key)
+	if !found {
+		return 0, false
+	}
+	place = t.slots[i]&placeMask - 1
+	if t.slots[i]&slotTomb != 0 {
+		place |= tombstoneBit
+	}
+	return place, true
+}
+
+// set notes the last place of key.
+func (t *lastRecords) set(key []byte, place uint64) {
 	hash := maphash.Bytes(t.seed, key)
 	i, found := t.find(hash, key)
-	if found {
-		before = t.slots[i]&placeMask - 1
-		if t.slots[i]&slotTomb != 0 {
-			before |= tombstoneBit
-		}
-	}
 	slot := hash>>hashShift<<hashShift | (place&^tombstoneBit + 1)
 	if place&tombstoneBit != 0 {
 		slot |= slotTomb
@@ -230,7 +260,6 @@ func (t *lastRecords) swap(key []byte, place uint64) (before uint64, found bool)
 			t.grow()
 		}
 	}
-	return before, found
 }
 
 // find returns the slot of key, or the free one where it belongs.

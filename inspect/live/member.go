@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -62,12 +61,7 @@ func (s *Source) choose(ctx context.Context) (*member, error) {
 	}
 	endpoints := s.client.Endpoints()
 	if len(endpoints) > 1 {
-		if best := s.best(ctx, endpoints); best != "" {
-			conn, err := s.client.Dial(best)
-			if err != nil {
-				return nil, fmt.Errorf("connect to %s: %w", best, err)
-			}
-			s.member = newMember(best, conn)
+		if s.member = s.best(ctx, endpoints); s.member != nil {
 			return s.member, nil
 		}
 		if err := ctx.Err(); err != nil {
@@ -75,7 +69,7 @@ func (s *Source) choose(ctx context.Context) (*member, error) {
 		}
 	}
 	s.member = newMember(strings.Join(endpoints, ","), s.client.ActiveConnection())
-	s.member.conn = nil
+	s.member.conn = nil // not ours to close
 	return s.member, nil
 }
 
@@ -89,32 +83,79 @@ func (s *Source) drop(m *member) {
 	}
 }
 
-// best returns the endpoint to read from; empty when none answered.
-func (s *Source) best(ctx context.Context, endpoints []string) string {
+// patience is how long members that do not answer are waited for when others have.
+const patience = 500 * time.Millisecond
+
+type answer struct {
+	at     int // in the order of endpoints
+	member *member
+	status *pb.StatusResponse // nil: none
+}
+
+// best connects to the endpoint to read from; nil when none can be. Answers are
+// not tried again, and stragglers not waited for: an endpoint that is away is what
+// the others are for.
+func (s *Source) best(ctx context.Context, endpoints []string) *member {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	answers := make([]*pb.StatusResponse, len(endpoints))
-	var asking sync.WaitGroup
+	answers := make(chan answer, len(endpoints))
 	for i, ep := range endpoints {
-		asking.Go(func() {
-			if st, err := s.client.Status(ctx, ep); err == nil {
-				answers[i] = (*pb.StatusResponse)(st)
+		go func() {
+			conn, err := s.client.Dial(ep)
+			if err != nil {
+				answers <- answer{at: i}
+				return
 			}
-		})
+			a := answer{at: i, member: newMember(ep, conn)}
+			a.status, _ = a.member.maintenance.Status(ctx, &pb.StatusRequest{})
+			answers <- a
+		}()
 	}
-	asking.Wait()
-	leader := ""
-	for i, st := range answers {
-		switch {
-		case st == nil || st.IsLearner || st.Leader == 0:
-		case st.Header.GetMemberId() != st.Leader:
-			return endpoints[i]
-		case leader == "":
-			leader = endpoints[i]
+	all := make([]answer, len(endpoints))
+	waiting := len(endpoints)
+	var late <-chan time.Time
+collect:
+	for ; waiting > 0; waiting-- {
+		select {
+		case a := <-answers:
+			if all[a.at] = a; a.usable() && late == nil {
+				late = time.After(patience)
+			}
+		case <-late:
+			break collect
 		}
 	}
-	return leader
+	// The rest is to be closed whenever it comes; cancel sees to it that it does.
+	go func() {
+		for range waiting {
+			if a := <-answers; a.member != nil {
+				_ = a.member.close()
+			}
+		}
+	}()
+	var best *member
+	for _, follower := range []bool{true, false} {
+		for _, a := range all {
+			if best == nil && a.usable() && a.leads() != follower {
+				best = a.member
+			}
+		}
+	}
+	for _, a := range all {
+		if a.member != nil && a.member != best {
+			_ = a.member.close()
+		}
+	}
+	return best
 }
+
+// usable tells whether reads can go to the member: it answers, knows a leader and
+// is no learner.
+func (a answer) usable() bool {
+	return a.status != nil && !a.status.IsLearner && a.status.Leader != 0
+}
+
+func (a answer) leads() bool { return a.status.Header.GetMemberId() == a.status.Leader }
 
 // explain says what failed where, and keeps etcd's error for errors.Is and As. The
 // end of a context is the context's own error again, which gRPC hides.

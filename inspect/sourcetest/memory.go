@@ -187,7 +187,8 @@ func (m *Memory) records(r keyspace.Range) ([]keyspace.Record, error) {
 	return recs, nil
 }
 
-// Events yields the surviving changes in order.
+// Events yields the surviving changes in order. Prev is the record as of the
+// revision before, as etcd's watch has it.
 func (m *Memory) Events(ctx context.Context, r keyspace.EventRange) iter.Seq2[keyspace.Event, error] {
 	return func(yield func(keyspace.Event, error) bool) {
 		events, err := m.selected(r)
@@ -218,16 +219,18 @@ func (m *Memory) selected(r keyspace.EventRange) ([]keyspace.Event, error) {
 	}
 	var out []keyspace.Event
 	before := map[string]keyspace.Record{}
+	done := 0 // events that before knows of: those of earlier revisions
 	for _, e := range m.events {
-		key := string(e.Record.Key)
+		for ; m.events[done].Rev.Main < e.Rev.Main; done++ {
+			old := &m.events[done]
+			if delete(before, string(old.Record.Key)); old.Type == keyspace.Put {
+				before[string(old.Record.Key)] = old.Record
+			}
+		}
 		if !keyspace.Contains(r.Key, r.End, e.Record.Key) || r.MaxRev > 0 && e.Rev.Main > r.MaxRev {
 			continue
 		}
-		prev, had := before[key]
-		delete(before, key)
-		if e.Type == keyspace.Put {
-			before[key] = e.Record
-		}
+		prev, had := before[string(e.Record.Key)]
 		if e.Rev.Main < r.MinRev {
 			continue
 		}

@@ -212,13 +212,24 @@ func (o *orderer) run(es []entry, depth int) {
 		return
 	}
 	// All keys of the run may agree in much more than a head: as far as that goes
-	// there is nothing to sort by.
+	// there is nothing to sort by. A sample tells how far; looking at each key once,
+	// rather than twice, is what counts in a large file.
 	first := o.s.keyAt(es[0].place)
-	common, same := len(first), true
-	for _, e := range es[1:] {
-		k := o.s.keyAt(e.place)
-		common = commonPrefix(first[:common], k)
+	common := o.commonOf(es, first, max(1, len(es)/64))
+	same := true
+	for i, exact := 0, false; i < len(es); i++ {
+		k := o.s.keyAt(es[i].place)
+		if !bytes.HasPrefix(k, first[:common]) {
+			if exact {
+				o.err = o.s.unstable()
+				return
+			}
+			common, exact = o.commonOf(es, first, 1), true
+			i, same = -1, true
+			continue
+		}
 		same = same && len(k) == len(first)
+		es[i].head = headOf(k, common)
 	}
 	if same && common == len(first) {
 		o.keep(slices.MaxFunc(es, o.compareRevisions))
@@ -231,10 +242,16 @@ func (o *orderer) run(es []entry, depth int) {
 		o.newest(es)
 		return
 	}
-	for i := range es {
-		es[i].head = headOf(o.s.keyAt(es[i].place), common)
-	}
 	o.sort(es, common)
+}
+
+// commonOf returns how many bytes every stride-th key has in common with first.
+func (o *orderer) commonOf(es []entry, first []byte, stride int) int {
+	common := len(first)
+	for i := 0; i < len(es); i += stride {
+		common = commonPrefix(first[:common], o.s.keyAt(es[i].place))
+	}
+	return common
 }
 
 // newest keeps the last record of each key of a sorted run.
@@ -271,6 +288,11 @@ func (o *orderer) compareRevisions(a, b entry) int {
 func (s *Source) keyAt(place uint64) []byte {
 	_, v, _ := s.pager.itemAt(place &^ tombstoneBit)
 	return keyOf(v)
+}
+
+// unstable says that a key was read twice and was not the same.
+func (s *Source) unstable() error {
+	return &ChangedError{Path: s.file, How: "a key is not what it was"}
 }
 
 // headOf returns the eight bytes of key from depth on as a number that orders

@@ -20,15 +20,16 @@ const module = "github.com/etcdctl-plus/etcdctl-plus"
 var layers = map[string]int{
 	"inspect/keyspace": 0,
 
-	"inspect/pipeline":   1, // imported by the sources, for faults in mapped files
-	"inspect/dbfile":     2,
-	"inspect/live":       3, // reads history out of a streamed snapshot, with dbfile
-	"inspect/sandbox":    3, // boots from what dbfile has looked at
-	"inspect/sourcetest": 4, // only tests import it
-	"registry":           2,
-	"registry/schema":    0,
-	"registry/transcode": 1,
-	"registry/seal":      0,
+	"inspect/pipeline":            1, // imported by the sources, for faults in mapped files
+	"inspect/dbfile":              2,
+	"inspect/live":                3, // reads history out of a streamed snapshot, with dbfile
+	"inspect/sandbox/latemetrics": 0,
+	"inspect/sandbox":             3, // boots from what dbfile has looked at
+	"inspect/sourcetest":          4, // only tests import it
+	"registry":                    2,
+	"registry/schema":             0,
+	"registry/transcode":          1,
+	"registry/seal":               0,
 
 	"inspect":     4, // analyses over a source
 	"backup":      4,

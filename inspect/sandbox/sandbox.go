@@ -34,6 +34,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/sandbox/latemetrics"
 )
 
 const (
@@ -93,6 +94,9 @@ func Start(ctx context.Context, o Options) (_ *Sandbox, err error) {
 		if s.revision, err = populate(ctx, o, dir, data); err != nil {
 			return nil, fmt.Errorf("from %s: %w", o.From, err)
 		}
+	}
+	if err := latemetrics.Release(); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	if err := s.serve(ctx, o, data); err != nil {
 		return nil, err

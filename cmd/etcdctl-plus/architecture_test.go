@@ -55,13 +55,13 @@ var owners = map[string][]string{
 	"charm.land/lipgloss/v2":              {"output", "commands/cli"},
 	"go.etcd.io/etcd/server/v3":           {"inspect/sandbox"},
 	"go.etcd.io/etcd/etcdutl/v3":          {"inspect/sandbox"},
-	"go.etcd.io/bbolt":                    {"inspect/sandbox"}, // it writes, and trusts its files
-	"k8s.io/api":                          {"registry/schema/gen"},
+	"go.etcd.io/bbolt":                    {"inspect/sandbox", "cmd/bench-peers"}, // it writes, and trusts its files
+	"k8s.io/api":                          {"registry/schema/gen", "cmd/bench-peers"},
 	"k8s.io/apiserver":                    {},
 	"k8s.io/apiextensions-apiserver":      {"registry/schema/gen"},
 	"k8s.io/kube-aggregator":              {"registry/schema/gen"},
 	"k8s.io/client-go":                    {"output"},
-	"k8s.io/apimachinery":                 {"commands/registry", "registry"},
+	"k8s.io/apimachinery":                 {"commands/registry", "cmd/bench-peers"},
 	"github.com/klauspost/compress":       {"registry/schema"},
 	"github.com/rogpeppe/go-internal":     {},
 	"sigs.k8s.io/structured-merge-diff":   {},

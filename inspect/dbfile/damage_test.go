@@ -296,6 +296,36 @@ func TestHostilePages(t *testing.T) {
 			})
 		})
 	}
+	// The count of pages looks at no key; only the pages themselves show that they
+	// come up again and again.
+	circle := bytes.Clone(good)
+	patch(circle, 1024, branch, func(p []byte) {
+		for i := 1; i < int(p[10]); i++ {
+			copy(p[16+16*i+8:], p[16+8:16+16])
+		}
+	})
+	path := filepath.Join(t.TempDir(), "circle.db")
+	write(t, path, circle)
+	s := open(t, path, dbfile.Options{})
+	_, err = s.BytesInUse(t.Context())
+	wantError(t, "count of pages", err, keyspace.ErrCorrupt, "referenced twice")
+	// Two elements that share their bytes; each is in order.
+	leaf := -1
+	for id := 2; id < len(good)/1024; id++ {
+		if p := good[id*1024:]; p[8] == 2 && p[10] > 2 && p[0] == byte(id) && p[1] == byte(id>>8) && bytes.Contains(p[:1024], []byte("key-")) {
+			leaf = id
+		}
+	}
+	overlap := bytes.Clone(good)
+	patch(overlap, 1024, leaf, func(p []byte) {
+		// The first element's value reaches over the second.
+		p[16+12] += 8
+	})
+	path = filepath.Join(t.TempDir(), "overlap.db")
+	write(t, path, overlap)
+	if _, err := answers(t.Context(), path); !errors.Is(err, keyspace.ErrCorrupt) || !strings.Contains(err.Error(), "overlaps") {
+		t.Errorf("elements that share bytes: %v", err)
+	}
 	// Either meta page alone is enough; the older one shows the state before.
 	for id := range 2 {
 		one := bytes.Clone(good)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // locate finds the database file behind path: path itself, or in a folder the
@@ -34,7 +35,7 @@ func locate(path string) (file, walDir string, err error) {
 			return file, walBeside(file), nil
 		case err == nil:
 			return "", "", &NotDatabaseError{Path: file, What: special(st.Mode())}
-		case !errors.Is(err, fs.ErrNotExist) && !isNotDir(err):
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
 			return "", "", fmt.Errorf("open database: %w", err)
 		}
 	}
@@ -57,13 +58,6 @@ func walBeside(file string) string {
 		return ""
 	}
 	return wal
-}
-
-// isNotDir tells that a component of the path is a file: the candidate does not
-// exist either, under another name.
-func isNotDir(err error) bool {
-	var pe *fs.PathError
-	return errors.As(err, &pe) && pe.Err.Error() == "not a directory"
 }
 
 // special names the kind of a file that is not a regular one; empty for those.

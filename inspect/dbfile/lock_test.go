@@ -135,3 +135,69 @@ func TestRunningEtcd(t *testing.T) {
 		s.Close()
 	}
 }
+
+// A file that is committed to a thousand times a second is copied whole or not at
+// all.
+func TestCopyOfBusyFile(t *testing.T) {
+	t.Parallel()
+	path := manyRecords(t)
+	db, err := bolt.Open(path, 0o600, &bolt.Options{NoFreelistSync: true, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer close(stopped)
+		// Records move from one place to another, over pages that were free.
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			err := db.Update(func(tx *bolt.Tx) error {
+				b := tx.Bucket([]byte("key"))
+				c := b.Cursor()
+				for k, v := c.Seek(revKey(keyspace.Revision{Main: int64(2 + i*37%3500)})); k != nil && i%40 < 38; k, v = c.Next() {
+					return b.Put(append([]byte(nil), k...), append([]byte(nil), v...))
+				}
+				return nil
+			})
+			if err != nil {
+				stopped <- err
+				return
+			}
+			if i%200 == 0 {
+				time.Sleep(3 * time.Millisecond)
+			}
+		}
+	}()
+	defer func() {
+		close(stop)
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+	}()
+	copied, refused := 0, 0
+	for range 15 {
+		s, err := dbfile.Open(t.Context(), path, dbfile.Options{Copy: true, TempDir: t.TempDir()})
+		var changed *dbfile.ChangedError
+		if errors.As(err, &changed) {
+			refused++
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Check(t.Context()); err != nil {
+			t.Errorf("a copy is damaged: %v", err)
+		}
+		if n := len(records(t, s, keyspace.All())); n != 3998 {
+			t.Errorf("a copy has %d records", n)
+		}
+		s.Close()
+		copied++
+	}
+	t.Logf("%d copied, %d refused", copied, refused)
+}

@@ -21,6 +21,7 @@ var layers = map[string]int{
 	"inspect/keyspace": 0,
 
 	"inspect/pipeline":            1, // imported by the sources, for faults in mapped files
+	"inspect/walfile":             1, // dbfile reads what a member's database lacks
 	"inspect/dbfile":              2,
 	"inspect/live":                3, // reads history out of a streamed snapshot, with dbfile
 	"inspect/sandbox/latemetrics": 0,

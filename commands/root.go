@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -18,8 +20,14 @@ const rootLong = `etcdctl-plus reads, checks and tends etcd, and Kubernetes' dat
 Every reading command works on a live cluster (--endpoints) and on a file
 (--db): a snapshot, a member's database, or a data folder.
 
-Started under the name etcdctl or etcdutl (a symlink will do) it takes their
-place: the same commands, flags, environment and output.`
+Started under the name etcdctl (a symlink will do) get, put, del and watch take
+its flags, environment, output and exit codes; its other commands are on their
+way.`
+
+const dropInLong = `etcdctl-plus under another's name: the same flags, environment, output and exit
+codes as the real program, for the commands listed here. The others are on their
+way; until then use the real one for them. Under its own name the program can do
+more: see etcdctl-plus --help.`
 
 // NewRoot builds the command tree for env's personality.
 func NewRoot(env *cli.Env) *cobra.Command {
@@ -41,44 +49,75 @@ func NewRoot(env *cli.Env) *cobra.Command {
 		return cli.WithHint(&cli.Error{Code: cli.Usage, Err: err, DropIn: 1}, "`"+c.CommandPath()+" --help` lists the flags")
 	})
 	env.Flags = config.Define(root.PersistentFlags(), env.DropIn(), env.Getenv)
-	root.AddGroup(
-		&cobra.Group{ID: groupData, Title: "Keys and values:"},
-		&cobra.Group{ID: groupInspect, Title: "Look inside, live or in a file:"},
-		&cobra.Group{ID: groupMore, Title: "More:"},
-	)
+	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
+	if env.DropIn() {
+		root.Long = dropInLong
+	} else {
+		root.Version = help.Short()
+		root.SetVersionTemplate("{{.Name}} version: {{.Version}}\n")
+	}
 	if env.Personality != cli.Etcdutl {
-		add(root, groupData, kv.Commands(env)...)
+		add(root, groupData, "Keys and values:", kv.Commands(env)...)
 	}
 	if !env.DropIn() {
-		add(root, groupInspect, registry.New(env), inspect.New(env))
-		add(root, groupMore, sandbox.New(env))
+		add(root, groupInspect, "Look inside, live or in a file:", registry.New(env), inspect.New(env))
+		add(root, groupMore, "More:", sandbox.New(env), help.NewVersion(env), help.NewOptions(root))
+	} else {
+		add(root, groupMore, "More:", help.NewVersion(env), help.NewOptions(root))
 	}
-	add(root, groupMore, help.NewVersion(env))
 	root.SetHelpCommandGroupID(groupMore)
 	root.SetCompletionCommandGroupID(groupMore)
 	root.AddCommand(help.Topics(env)...)
+	root.SetHelpCommand(help.NewHelp(root))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	strict(root)
+	named(root, env.Name)
 	return root
 }
 
-func add(root *cobra.Command, group string, cmds ...*cobra.Command) {
+func add(root *cobra.Command, group, title string, cmds ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: group, Title: title})
 	for _, c := range cmds {
 		c.GroupID = group
 		root.AddCommand(c)
 	}
 }
 
-// strict makes every command that only holds others fail on an unknown one:
-// cobra alone prints help and exits 0.
+// usageTemplate puts one line in the place of the two dozen global flags, which
+// would push what a command itself has off the screen. etcdctl does the same.
+func usageTemplate(t string) string {
+	start := strings.Index(t, "{{if .HasAvailableInheritedFlags}}")
+	end := strings.Index(t[start:], "{{end}}") + start + len("{{end}}")
+	return t[:start] + "{{if .HasAvailableInheritedFlags}}\n\nFlags for connection and output: `{{.Root.Name}} options` lists them.{{end}}" + t[end:]
+}
+
+// strict makes every command refuse what it does not know as a wrong command
+// line: cobra alone prints help and exits 0, or 1.
 func strict(c *cobra.Command) {
 	for _, sub := range c.Commands() {
-		if sub.HasSubCommands() && !sub.Runnable() {
+		switch {
+		case sub.HasSubCommands() && !sub.Runnable():
 			sub.Args = cobra.ArbitraryArgs
 			sub.RunE = wrongCommand
+		case sub.Args != nil:
+			check := sub.Args
+			sub.Args = func(c *cobra.Command, args []string) error {
+				if err := check(c, args); err != nil {
+					return cli.WithHint(&cli.Error{Code: cli.Usage, Err: err, DropIn: 1}, "`"+c.CommandPath()+" --help` shows how it is used")
+				}
+				return nil
+			}
 		}
 		strict(sub)
+	}
+}
+
+// named writes the name the program was started under into the examples.
+func named(c *cobra.Command, name string) {
+	c.Example = strings.ReplaceAll(c.Example, "etcdctl-plus ", name+" ")
+	for _, sub := range c.Commands() {
+		named(sub, name)
 	}
 }
 

@@ -53,6 +53,7 @@ func (r removing) Run() int {
 //	pty CMD ARG…        run on a terminal of 80 columns; output in stdout
 //	hexfile FILE HEX…   write bytes
 //	crlf IN OUT         copy as a terminal would, every LF as CR LF
+//	truncate FILE N     cut a file to N bytes
 //	patch FILE OFF HEX  overwrite bytes of a file
 func TestScripts(t *testing.T) {
 	t.Parallel()
@@ -67,7 +68,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"corpus": cmdCorpus, "truth": cmdTruth, "etcd": cmdEtcd, "seed": cmdSeed, "pty": cmdPTY, "hexfile": cmdHexfile, "crlf": cmdCRLF, "patch": cmdPatch,
+			"corpus": cmdCorpus, "truth": cmdTruth, "etcd": cmdEtcd, "seed": cmdSeed, "pty": cmdPTY, "hexfile": cmdHexfile, "crlf": cmdCRLF, "truncate": cmdTruncate, "patch": cmdPatch,
 		},
 	})
 }
@@ -180,6 +181,12 @@ func cmdHexfile(ts *testscript.TestScript, _ bool, args []string) {
 func cmdCRLF(ts *testscript.TestScript, _ bool, args []string) {
 	b := bytes.ReplaceAll([]byte(ts.ReadFile(args[0])), []byte("\n"), []byte("\r\n"))
 	must(ts, os.WriteFile(ts.MkAbs(args[1]), b, 0o600))
+}
+
+func cmdTruncate(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.ParseInt(args[1], 0, 64)
+	must(ts, err)
+	must(ts, os.Truncate(ts.MkAbs(args[0]), n))
 }
 
 func cmdPatch(ts *testscript.TestScript, _ bool, args []string) {

@@ -26,7 +26,7 @@ var readers = []string{
 	"registry ls -A",
 	"registry get pods -A",
 	"registry get secrets -A -o wide",
-	"registry dump",
+	"registry dump --encryption-config " + corpus.EncryptionConfig(),
 	"registry resources",
 }
 

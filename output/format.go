@@ -38,11 +38,14 @@ type UnknownFormatError struct {
 }
 
 func (e *UnknownFormatError) Error() string {
-	names := make([]string, len(e.Allowed))
-	for i, f := range e.Allowed {
-		names[i] = string(f)
+	var names []string
+	for _, f := range e.Allowed {
+		name := string(f)
 		if f == Template || f == JSONPath {
-			names[i] += "=…"
+			name += "=…"
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
 	return fmt.Sprintf("output format %q is not one of %s", e.Given, strings.Join(names, ", "))

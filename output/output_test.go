@@ -62,13 +62,13 @@ func TestStream(t *testing.T) {
 			"\"Name\" : \"a longer name with\\ttab\"\n\"DbBytes\" : \"23456\"\n\"Note\" : \"n:a longer name with\\ttab\"\n\n" +
 			"\"Name\" : \"世界<&>\"\n\"DbBytes\" : \"7\"\n\"Note\" : \"n:世界<&>\"\n",
 		"jsonl": "{\"name\":\"a\",\"dbBytes\":1}\n{\"name\":\"a longer name with\\ttab\",\"dbBytes\":23456}\n{\"name\":\"世界<&>\",\"dbBytes\":7}\n",
-		"json": "[\n  {\n    \"name\": \"a\",\n    \"dbBytes\": 1\n  },\n  {\n    \"name\": \"a longer name with\\ttab\",\n    \"dbBytes\": 23456\n  },\n" +
-			"  {\n    \"name\": \"世界<&>\",\n    \"dbBytes\": 7\n  }\n]\n",
-		"yaml":                                   "name: a\ndbBytes: 1\n---\nname: \"a longer name with\\ttab\"\ndbBytes: 23456\n---\nname: 世界<&>\ndbBytes: 7\n",
-		"template={{len .}}":                     "3\n",
-		"jsonpath={[*].dbBytes}":                 "1 23456 7\n",
-		"go-template={{(index . 2).name}}":       "世界<&>\n",
-		`jsonpath={range [*]}{.name}{"\n"}{end}`: "a\na longer name with\ttab\n世界<&>\n",
+		"json": "{\"items\":[\n  {\n    \"name\": \"a\",\n    \"dbBytes\": 1\n  },\n  {\n    \"name\": \"a longer name with\\ttab\",\n    \"dbBytes\": 23456\n  },\n" +
+			"  {\n    \"name\": \"世界<&>\",\n    \"dbBytes\": 7\n  }\n]}\n",
+		"yaml":                                         "name: a\ndbBytes: 1\n---\nname: \"a longer name with\\ttab\"\ndbBytes: 23456\n---\nname: 世界<&>\ndbBytes: 7\n",
+		"template={{len .items}}":                      "3\n",
+		"jsonpath={.items[*].dbBytes}":                 "1 23456 7\n",
+		"go-template={{(index .items 2).name}}":        "世界<&>\n",
+		`jsonpath={range .items[*]}{.name}{"\n"}{end}`: "a\na longer name with\ttab\n世界<&>\n",
 	} {
 		if got := printed(t, format, 0); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", format, got, want)
@@ -101,9 +101,27 @@ func TestTableFitsTerminal(t *testing.T) {
 	}
 }
 
+// A column that is the point of the table wraps, one that is not goes.
+func TestWrapAndDrop(t *testing.T) {
+	t.Parallel()
+	tab := Table{
+		Columns: []Column{{Name: "NAME", Keep: true}, {Name: "LESS", Drop: true, Keep: true}, {Name: "CHANGE", Wrap: true}},
+		Rows:    [][]string{{"a-rather-long-name", "0123456789", ".spec.replicas: 3 to 4, because"}, {"b", "", "x"}},
+	}
+	for width, want := range map[int]string{
+		0:  "NAME                 LESS         CHANGE\na-rather-long-name   0123456789   .spec.replicas: 3 to 4, because\nb                                 x\n",
+		50: "NAME                 CHANGE\na-rather-long-name   .spec.replicas: 3 to 4,\n                     because\nb                    x\n",
+	} {
+		var b bytes.Buffer
+		if err := (&Printer{Out: &b, Err: &b, Format: Tables, Width: width}).Rows(tab, true); err != nil || b.String() != want {
+			t.Errorf("%d columns:\n%s\nwant\n%s(%v)", width, b.String(), want, err)
+		}
+	}
+}
+
 func TestStreamOfNothing(t *testing.T) {
 	t.Parallel()
-	for format, want := range map[Format]string{JSON: "[]\n", JSONL: "", YAML: "", Tables: "nothing here\n", Simple: ""} {
+	for format, want := range map[Format]string{JSON: "{\"items\":[]}\n", JSONL: "", YAML: "", Tables: "nothing here\n", Simple: ""} {
 		var b bytes.Buffer
 		p := &Printer{Out: &b, Err: &b, Format: format}
 		s := p.Stream(Envelope{})

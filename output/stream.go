@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// Envelope is what a stream puts around its items in the json, yaml, template
-// and jsonpath formats. The zero value makes a plain JSON array.
+// Envelope is what a stream puts around its items in the json, template and
+// jsonpath formats. The zero value is {"items":[…]}.
 type Envelope struct {
 	Open, Close string // JSON before the first and after the last item, e.g. `{"items":[` and `]}`
 }
@@ -38,7 +38,7 @@ type Stream struct {
 // Stream starts a stream. Close must be called, also after no item at all.
 func (p *Printer) Stream(env Envelope) *Stream {
 	if env.Open == "" {
-		env = Envelope{Open: "[", Close: "]"}
+		env = Envelope{Open: `{"items":[`, Close: "]}"}
 	}
 	return &Stream{p: p, env: env}
 }

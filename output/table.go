@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
 	"github.com/olekukonko/tablewriter"
 	"github.com/olekukonko/tablewriter/renderer"
 	"github.com/olekukonko/tablewriter/tw"
@@ -22,6 +23,11 @@ type Column struct {
 	// Bytes marks cells that hold a number of bytes: people see it with a unit,
 	// simple and fields have the number.
 	Bytes bool
+	// Drop lets a terminal that is too narrow leave the column out.
+	Drop bool
+	// Wrap breaks a long cell into several lines on a terminal instead of cutting
+	// it: what it says is the point of the table. It should be the last column.
+	Wrap bool
 	// Keep says that a narrow terminal must not cut this column.
 	Keep bool
 }
@@ -71,7 +77,7 @@ func (t Table) render(width int, wide, header, color bool) (string, error) {
 	widths := t.widths(cols, clean, header)
 	for width > 0 && !t.fit(cols, widths, width) {
 		last := len(cols) - 1
-		for last >= 0 && !t.Columns[cols[last]].Wide {
+		for last >= 0 && !t.Columns[cols[last]].Wide && !t.Columns[cols[last]].Drop {
 			last--
 		}
 		if last < 0 {
@@ -80,15 +86,9 @@ func (t Table) render(width int, wide, header, color bool) (string, error) {
 		cols = slices.Delete(cols, last, last+1)
 		widths = t.widths(cols, clean, header)
 	}
-	rows := make([][]string, len(clean))
-	for r, row := range clean {
-		rows[r] = make([]string, len(cols))
-		for j, i := range cols {
-			rows[r][j] = row[i]
-			if width > 0 {
-				rows[r][j] = cut(row[i], widths[j])
-			}
-		}
+	var rows [][]string
+	for _, row := range clean {
+		rows = append(rows, t.lines(row, cols, widths, width > 0)...)
 	}
 	head := make([]string, len(cols))
 	for j, i := range cols {
@@ -98,6 +98,27 @@ func (t Table) render(width int, wide, header, color bool) (string, error) {
 		}
 	}
 	return t.write(cols, head, rows, header, color)
+}
+
+// lines lays out one row: one line, or several where a cell wraps.
+func (t Table) lines(row []string, cols, widths []int, narrow bool) [][]string {
+	lines := [][]string{make([]string, len(cols))}
+	for j, i := range cols {
+		pieces := []string{row[i]}
+		switch {
+		case narrow && t.Columns[i].Wrap:
+			pieces = strings.Split(ansi.Hardwrap(ansi.Wrap(row[i], widths[j], "/,.=[]{}\":"), widths[j], true), "\n")
+		case narrow:
+			pieces[0] = cut(row[i], widths[j])
+		}
+		for n, p := range pieces {
+			if n == len(lines) {
+				lines = append(lines, make([]string, len(cols)))
+			}
+			lines[n][j] = p
+		}
+	}
+	return lines
 }
 
 // widths are the natural widths of cols.
@@ -175,7 +196,7 @@ func (t Table) fit(cols, widths []int, width int) bool {
 	for total > width {
 		widest := -1
 		for j, i := range cols {
-			if !t.Columns[i].Keep && widths[j] > minWidth && (widest < 0 || widths[j] > widths[widest]) {
+			if !t.Columns[i].Keep && widths[j] > t.least(i) && (widest < 0 || widths[j] > widths[widest]) {
 				widest = j
 			}
 		}
@@ -188,11 +209,19 @@ func (t Table) fit(cols, widths []int, width int) bool {
 				second = max(second, widths[j])
 			}
 		}
-		n := max(min(total-width, widths[widest]-second), 1)
+		n := max(min(total-width, widths[widest]-max(second, t.least(cols[widest]))), 1)
 		widths[widest] -= n
 		total -= n
 	}
 	return true
+}
+
+// least is how narrow a column may get.
+func (t Table) least(i int) int {
+	if t.Columns[i].Wrap {
+		return 3 * minWidth
+	}
+	return minWidth
 }
 
 func cut(s string, width int) string {

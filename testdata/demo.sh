@@ -11,8 +11,10 @@ cp "$here/kubernetes/encryption-config.yaml" "$dir/enc.yaml"
 cd "$dir"
 unset ETCDCTL_ENDPOINTS ETCDCTL_PLUS_ENDPOINTS
 
-step() { printf '\n\033[1m# %s\033[0m\n' "$1"; }
-run() { printf '$ %s\n' "$*"; "$@"; }
+bold='' plain=''
+[ -t 1 ] && [ -z "${NO_COLOR:-}" ] && bold=$'\033[1m' plain=$'\033[0m'
+step() { printf '\n%s# %s%s\n' "$bold" "$1" "$plain"; }
+run() { printf '$'; printf ' %q' "$@"; printf '\n'; "$@"; }
 
 step "What takes the space?"
 run etcdctl-plus inspect usage --db snapshot.db --top 8
@@ -31,7 +33,7 @@ run etcdctl-plus inspect history /registry/deployments/shop/web --from-rev 1318 
 step "The same commands on a live cluster: a throw-away etcd, booted from a copy of the snapshot"
 printf '$ etcdctl-plus sandbox --from snapshot.db -- bash\n'
 etcdctl-plus sandbox --from snapshot.db -- bash -euo pipefail -c '
-  run() { printf "$ %s\n" "$*"; "$@"; }
+  run() { printf "$"; printf " %q" "$@"; printf "\n"; "$@"; }
   run etcdctl-plus registry ls | head -n 12
   run etcdctl-plus registry get deployment web -n shop -o "jsonpath={.spec.replicas} replicas, {.status.readyReplicas} ready"
   run etcdctl-plus get /registry/services/specs/default/kubernetes --decode -w yaml | head -n 20

@@ -22,18 +22,40 @@ type DecodeFlags struct {
 	Prefix           string // "": found by itself
 
 	loaded *registry.Options
+	flags  *pflag.FlagSet
+}
+
+// Unused complains about decoding flags where nothing is decoded; what names the
+// flag that would.
+func (d *DecodeFlags) Unused(what string) error {
+	if d.flags == nil {
+		return nil
+	}
+	for _, name := range []string{"encryption-config", "show-secrets", "registry-prefix"} {
+		if d.flags.Changed(name) {
+			return Usagef("--%s goes with %s", name, what)
+		}
+	}
+	return nil
 }
 
 // Define adds the flags.
 func (d *DecodeFlags) Define(f *pflag.FlagSet) {
-	f.StringVar(&d.EncryptionConfig, "encryption-config", "", "the API server's EncryptionConfiguration file, to open sealed values")
+	d.DefineKeys(f)
 	f.BoolVar(&d.ShowSecrets, "show-secrets", false, "show the values of Secrets (else their length and a fingerprint that is equal for equal values)")
+}
+
+// DefineKeys adds only the flags of commands that show no values.
+func (d *DecodeFlags) DefineKeys(f *pflag.FlagSet) {
+	d.flags = f
+	f.StringVar(&d.EncryptionConfig, "encryption-config", "", "the API server's EncryptionConfiguration file, to open sealed values")
 	f.StringVar(&d.Prefix, "registry-prefix", "", "where Kubernetes' keys begin (default: found by itself, such as /registry)")
 }
 
 // Decoding turns stored values into objects.
 type Decoding struct {
 	Mapper *registry.Mapper
+	Note   string // what an operator should know; "" for nothing
 	opts   registry.Options
 	dec    *registry.Decoder
 }
@@ -68,28 +90,44 @@ func (d *DecodeFlags) load() (registry.Options, error) {
 	return o, nil
 }
 
-// Open makes a Decoding for src: it finds the registry prefix and learns the
-// custom resources defined there.
-func (d *DecodeFlags) Open(ctx context.Context, src keyspace.Source) (*Decoding, error) {
+// Open makes a Decoding for src at a revision (0: the newest): it finds the
+// registry prefix and learns the custom resources defined there. Decoding.Note
+// says when nothing there looks like Kubernetes.
+func (d *DecodeFlags) Open(ctx context.Context, src keyspace.Source, rev int64) (*Decoding, error) {
 	o, err := d.Options()
 	if err != nil {
 		return nil, err
 	}
-	prefix := d.Prefix
+	first := func(from, end []byte) ([]byte, error) { return firstKey(ctx, src, rev, from, end) }
+	prefix, note := d.Prefix, ""
 	if prefix == "" {
-		prefix, err = registry.DetectPrefix(func(from, end []byte) ([]byte, error) { return firstKey(ctx, src, from, end) })
-		if err != nil {
+		if prefix, err = registry.DetectPrefix(first); err != nil {
 			return nil, fmt.Errorf("look for Kubernetes' keys: %w", err)
+		}
+		if prefix == "" {
+			note = "nothing here looks like Kubernetes' keys"
 		}
 	}
 	o.Mapper = registry.NewMapper(prefix)
-	dec := &Decoding{Mapper: o.Mapper, opts: o}
+	if d.Prefix != "" {
+		under := keyspace.Prefix([]byte(o.Mapper.Prefix() + "/"))
+		k, err := first(under.Key, under.End)
+		if err != nil {
+			return nil, err
+		}
+		if k == nil {
+			note = fmt.Sprintf("no key under %s/", o.Mapper.Prefix())
+		}
+	}
+	dec := &Decoding{Mapper: o.Mapper, Note: note, opts: o}
 	defs, err := o.Mapper.Find("customresourcedefinitions.apiextensions.k8s.io")
 	if err != nil {
 		return nil, fmt.Errorf("look for custom resource definitions: %w", err)
 	}
 	crds := registry.NewDecoder(o)
-	for rec, err := range src.Records(ctx, keyspace.Prefix(o.Mapper.KeyPrefix(&defs[0], ""))) {
+	all := keyspace.Prefix(o.Mapper.KeyPrefix(&defs[0], ""))
+	all.Rev = rev
+	for rec, err := range src.Records(ctx, all) {
 		if err != nil {
 			return nil, fmt.Errorf("read custom resource definitions: %w", err)
 		}
@@ -115,12 +153,12 @@ func (d *DecodeFlags) Plain() (*Decoding, error) {
 
 // firstKey returns the first key in [from, end); nil for none. No end: to the
 // end of the keyspace.
-func firstKey(ctx context.Context, src keyspace.Source, from, end []byte) ([]byte, error) {
+func firstKey(ctx context.Context, src keyspace.Source, rev int64, from, end []byte) ([]byte, error) {
 	r := keyspace.From(from)
 	if len(end) > 0 {
 		r.End = end
 	}
-	r.Limit, r.KeysOnly = 1, true
+	r.Rev, r.Limit, r.KeysOnly = rev, 1, true
 	for rec, err := range src.Records(ctx, r) {
 		return bytes.Clone(rec.Key), err
 	}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -161,7 +162,7 @@ func tlsConfig(s *config.Settings, endpoints []string) (*tls.Config, error) {
 			continue
 		}
 		if _, err := os.ReadFile(f.path); err != nil {
-			return nil, &config.Error{Setting: f.flag, Err: err}
+			return nil, &Error{Code: Config, Err: &config.Error{Setting: f.flag, Err: err}, DropIn: 128}
 		}
 	}
 	info := transport.TLSInfo{CertFile: s.Cert, KeyFile: s.Key, TrustedCAFile: s.CACert, Logger: zap.NewNop()}
@@ -246,14 +247,18 @@ func probe(ctx context.Context, endpoint string, tc *tls.Config, timeout time.Du
 // address splits an endpoint the way clientv3 reads it.
 func address(endpoint string, haveTLS bool) (network, addr string, wantTLS bool, err error) {
 	if !strings.Contains(endpoint, "://") {
-		if _, _, err := net.SplitHostPort(endpoint); err != nil {
-			return "", "", false, fmt.Errorf("not an address: %w", err)
+		host, port, err := net.SplitHostPort(endpoint)
+		if n, perr := strconv.Atoi(port); err != nil || perr != nil || n < 0 || n > 65535 || host == "" {
+			return "", "", false, errors.New("not an address")
 		}
 		return "tcp", endpoint, haveTLS, nil
 	}
 	u, err := url.Parse(endpoint)
 	if err != nil {
 		return "", "", false, err
+	}
+	if strings.HasPrefix(u.Scheme, "http") && u.Hostname() == "" {
+		return "", "", false, errors.New("names no host")
 	}
 	switch u.Scheme {
 	case "http":

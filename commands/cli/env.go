@@ -131,6 +131,9 @@ func (e *Env) Settings() (*config.Settings, error) {
 			return nil, err
 		}
 		e.settings = s
+		for _, w := range s.Warnings {
+			e.Warn("%s", w)
+		}
 		if s.Debug {
 			e.tellSettings(s)
 		}
@@ -237,7 +240,10 @@ func (e *Env) Printer(formats ...output.Format) (*output.Printer, error) {
 	}
 	f, arg, err := output.Parse(name, formats)
 	if err != nil {
-		return nil, &Error{Code: Usage, Err: err, DropIn: 4}
+		if s.WriteOutAsked {
+			return nil, &Error{Code: Usage, Err: err, DropIn: 4}
+		}
+		f, arg = formats[0], "" // a preference this command cannot follow
 	}
 	p := &output.Printer{Out: e.Stdout, Err: e.Stderr, Format: f, Arg: arg, Color: e.Color()}
 	if e.StdoutTTY {
@@ -282,7 +288,10 @@ func (e *Env) PrinterNamed(name string, formats ...output.Format) (*output.Print
 		return nil, err
 	}
 	if name != "" {
-		s.WriteOut = name
+		if s.WriteOutAsked && s.WriteOut != name {
+			return nil, Usagef("-o %s and -w %s contradict each other", name, s.WriteOut)
+		}
+		s.WriteOut, s.WriteOutAsked = name, true
 	}
 	return e.Printer(formats...)
 }

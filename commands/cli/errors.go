@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/etcdctl-plus/etcdctl-plus/commands/config"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 )
@@ -151,12 +152,15 @@ func Describe(err error) *Error {
 	case errors.As(err, &future):
 		d.Code, d.Revision = Usage, future.Newest
 		d.DropIn = 1
-		d.Hint = fmt.Sprintf("the newest revision is %d", future.Newest)
 	case errors.Is(err, keyspace.ErrLocked):
 		d.Code = Busy
 		d.Hint = "read a private copy of the file with --db-copy, or ask the running etcd with --endpoints"
 	case errors.Is(err, keyspace.ErrCorrupt):
 		d.Code = Integrity
+		var sum *dbfile.ChecksumError
+		if errors.As(err, &sum) {
+			d.Hint = "use another copy of the snapshot; --db-skip-hash-check reads this one all the same"
+		}
 	case errors.Is(err, keyspace.ErrNotDatabase):
 		d.Code = Usage
 	case errors.As(err, &cfg):

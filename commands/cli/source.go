@@ -18,26 +18,48 @@ import (
 type SourceFlags struct {
 	DB   string // file or data folder; "": the live cluster
 	Copy bool
+	// SkipHash reads a snapshot whose checksum does not fit.
+	SkipHash bool
+
+	flags *pflag.FlagSet
 }
 
 // Define adds the flags.
 func (s *SourceFlags) Define(f *pflag.FlagSet) {
+	s.flags = f
 	f.StringVar(&s.DB, "db", "", "read this file instead of a cluster: a snapshot, a member's database, or a data folder")
 	f.BoolVar(&s.Copy, "db-copy", false, "with --db: read a private copy, so that the file of a running etcd can be read")
+	f.BoolVar(&s.SkipHash, "db-skip-hash-check", false, "with --db: read a snapshot whose checksum is wrong, as far as it can be read")
+}
+
+// Check finds flags that contradict each other. Open calls it; a command that may
+// go on without Open calls it first.
+func (s *SourceFlags) Check() error {
+	switch {
+	case s.flags == nil || s.DB != "":
+		return nil
+	case s.flags.Changed("db"):
+		return WithHint(Usagef("--db is empty"), "is a variable in your script unset? For the live cluster leave --db away")
+	case s.Copy:
+		return Usagef("--db-copy goes with --db")
+	case s.SkipHash:
+		return Usagef("--db-skip-hash-check goes with --db")
+	}
+	return nil
 }
 
 // Open opens the chosen source. It is closed with env.
 func (s *SourceFlags) Open(ctx context.Context, env *Env) (keyspace.Source, error) {
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
 	if s.DB == "" {
-		if s.Copy {
-			return nil, Usagef("--db-copy goes with --db")
-		}
 		return s.Live(ctx, env, false)
 	}
 	if env.Flags.Given("endpoints") {
 		return nil, Usagef("--db and --endpoints exclude each other: is it the file or the cluster you want?")
 	}
-	src, err := dbfile.Open(ctx, s.DB, dbfile.Options{Copy: s.Copy})
+	src, err := dbfile.Open(ctx, s.DB, dbfile.Options{Copy: s.Copy, IgnoreChecksum: s.SkipHash})
 	if err != nil {
 		return nil, err
 	}

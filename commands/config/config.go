@@ -43,6 +43,11 @@ type Settings struct {
 	AuthToken      string
 
 	ReadOnly bool
+	// WriteOutAsked says that WriteOut comes from a flag: a command that does not
+	// have it refuses. What a variable or context says is only a preference.
+	WriteOutAsked bool
+	// Warnings are what an operator should know about the settings.
+	Warnings []string
 	Context  string // name of the context in force; "" when none
 
 	// EndpointsFrom tells where Endpoints came from: "flag", a variable's name,
@@ -52,10 +57,20 @@ type Settings struct {
 
 // Flags is the set of settings as flags. Defaults stand in one place: here.
 type Flags struct {
-	set    *pflag.FlagSet
-	dropIn bool // started as etcdctl: no variables, contexts or flags of our own
-	getenv func(string) string
+	set      *pflag.FlagSet
+	dropIn   bool // started as etcdctl: no variables, contexts or flags of our own
+	getenv   func(string) string
+	warnings []string
 }
+
+// SandboxVariable marks the environment of a command that runs in a sandbox: no
+// context of a real cluster counts there unless one is asked for. With the value
+// SandboxReadOnly the command may only read. (Its name does not begin with
+// ETCDCTL_, because etcdctl warns about every such variable it does not know.)
+const (
+	SandboxVariable = "ETCD_PLUS_SANDBOX"
+	SandboxReadOnly = "read-only"
+)
 
 // ours are the settings that etcdctl does not have.
 var ours = []string{"read-only", "context", "config"}
@@ -186,6 +201,15 @@ func (f *Flags) Load() (*Settings, error) {
 		Context:               ctx,
 		EndpointsFrom:         from["endpoints"],
 	}
+	s.WriteOutAsked = from["write-out"] == "flag"
+	s.Warnings = f.warnings
+	if f.dropIn {
+		// The variable can only be meant for this program, whatever its name.
+		s.ReadOnly = g.parse("read-only", f.getenv("ETCDCTL_PLUS_READ_ONLY"))
+	}
+	if f.getenv(SandboxVariable) == SandboxReadOnly {
+		s.ReadOnly = true
+	}
 	if g.err != nil {
 		return nil, g.err
 	}
@@ -253,8 +277,10 @@ func (g *getter) duration(name string) time.Duration {
 	return d
 }
 
-func (g *getter) flag(name string) bool {
-	switch raw := strings.ToLower(g.v.GetString(name)); raw {
+func (g *getter) flag(name string) bool { return g.parse(name, g.v.GetString(name)) }
+
+func (g *getter) parse(name, raw string) bool {
+	switch strings.ToLower(raw) {
 	case "true", "1", "t", "yes", "on":
 		return true
 	case "false", "0", "f", "no", "off", "":
@@ -315,11 +341,14 @@ type file struct {
 
 // context returns the settings of the context in force; none is no error.
 func (f *Flags) context() (string, map[string]any, error) {
+	name, from := f.value("context")
+	if path, _ := f.value("config"); name == "" && path == "" && f.getenv(SandboxVariable) != "" {
+		return "", nil, nil
+	}
 	c, err := f.readFile()
 	if err != nil {
 		return "", nil, err
 	}
-	name, from := f.value("context")
 	if name == "" {
 		name, from = c.current, c.path
 	}
@@ -362,6 +391,10 @@ func (f *Flags) readFile() (*file, error) {
 		if errors.Is(err, fs.ErrNotExist) && from == "" {
 			return &file{path: path}, nil
 		}
+		if errors.Is(err, fs.ErrPermission) && from == "" {
+			f.warnings = append(f.warnings, fmt.Sprintf("configuration file %s cannot be read and is left out of account", path))
+			return &file{path: path}, nil
+		}
 		var perr *os.PathError
 		if errors.As(err, &perr) {
 			err = perr.Err
@@ -382,6 +415,13 @@ func (f *Flags) readFile() (*file, error) {
 		c.contexts[name] = m
 	}
 	return c, nil
+}
+
+// Explicit returns what a flag or a variable says, leaving context and default
+// out; "" for neither.
+func (f *Flags) Explicit(name string) string {
+	v, _ := f.value(name)
+	return v
 }
 
 // Given tells whether a setting was given as a flag.

@@ -74,6 +74,9 @@ Contexts live in etcdctl-plus/config.yaml in the user's configuration folder
 A context may hold every setting listed above but context and config.
 `)
 	}
+	if env.DropIn() {
+		b.WriteString("\nETCDCTL_PLUS_READ_ONLY=true refuses every request that would change the cluster,\nunder this name too.\n")
+	}
 	b.WriteString("\nNO_COLOR turns colours off; XDG_CONFIG_HOME and TMPDIR are honoured.")
 	return b.String()
 }
@@ -89,10 +92,12 @@ const formats = `Output formats, chosen with -w (registry commands also take -o)
   yaml       documents separated by ---
   template=T Go template over the JSON form, such as 'template={{.revision}}'
   jsonpath=P Kubernetes' JSONPath over the JSON form, such as 'jsonpath={.items[*].key}'
+             (of get, put, del and watch: over the form of jsonl, not etcd's own)
   protobuf   etcd's own answer message (get, put, del)
   name, raw  registry get: resource/name, and the bytes as stored
 
-Ids are strings in our own JSON; names carry their unit (dbBytes, ttlSeconds).
+Many results come as {"items": […]}. A key or value that is no UTF-8 comes as base64
+in keyBase64 or valueBase64 instead. Ids are strings in our own JSON; names carry their unit (dbBytes, ttlSeconds).
 stdout holds the answer and nothing else. Colour appears only on a terminal, and
 a terminal never receives a control character out of a key or value: it shows
 as \x1b or \u009b.`

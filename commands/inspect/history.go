@@ -76,6 +76,14 @@ func (o *historyOptions) complete(args []string) error {
 	if o.minRev < 0 || o.maxRev < 0 {
 		return cli.Usagef("--from-rev and --to-rev cannot be negative")
 	}
+	if !o.diff && !o.values {
+		if err := o.decoder.Unused("--diff or --values"); err != nil {
+			return err
+		}
+	}
+	if o.managed && !o.diff {
+		return cli.Usagef("--show-managed-fields goes with --diff")
+	}
 	if o.maxRev > 0 && o.minRev > o.maxRev {
 		return cli.Usagef("--from-rev %d is above --to-rev %d", o.minRev, o.maxRev)
 	}
@@ -95,7 +103,7 @@ func (o *historyOptions) run(ctx context.Context) error {
 		return err
 	}
 	if o.diff || o.values {
-		if o.dec, err = o.decoder.Open(ctx, src); err != nil {
+		if o.dec, err = o.decoder.Open(ctx, src, 0); err != nil {
 			return err
 		}
 	}
@@ -105,10 +113,12 @@ func (o *historyOptions) run(ctx context.Context) error {
 		r.Key, r.End = all.Key, all.End
 	}
 	s := p.Stream(output.Envelope{})
+	n := 0
 	for e, err := range src.Events(ctx, r) {
 		if err != nil {
 			return err
 		}
+		n++
 		v, err := o.view(e)
 		if err != nil {
 			return err
@@ -117,7 +127,13 @@ func (o *historyOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.Close("no surviving change of that key")
+	if n > 0 || o.prefix {
+		return s.Close("no surviving change under this prefix")
+	}
+	if err := s.Close(""); err != nil {
+		return err
+	}
+	return cli.WithHint(cli.Failf(cli.Negative, "no surviving change of key %q", o.key), "for all keys that start with it say --prefix; `inspect keys` lists them")
 }
 
 // eventView is one change.
@@ -125,7 +141,7 @@ type eventView struct {
 	Revision    int64            `json:"revision"`
 	Sub         int64            `json:"sub"` // place inside its transaction
 	Type        string           `json:"type"`
-	Key         string           `json:"key"`
+	Key         string           `json:"key,omitempty"`
 	KeyBase64   []byte           `json:"keyBase64,omitempty"` // instead of key when that is no UTF-8
 	CreateRev   int64            `json:"createRevision,omitempty"`
 	Version     int64            `json:"version,omitempty"`
@@ -140,6 +156,7 @@ type eventView struct {
 	Problem     string           `json:"problem,omitempty"`
 
 	notes []string // lines of the CHANGE column
+	many  bool     // keys of a prefix: show which
 	diff  bool
 	body  string // of the VALUE column
 	value bool
@@ -149,7 +166,7 @@ func (o *historyOptions) view(e keyspace.Event) (eventView, error) {
 	r := e.Record
 	v := eventView{
 		Revision: e.Rev.Main, Sub: e.Rev.Sub, Type: e.Type.String(), Key: string(r.Key), CreateRev: r.CreateRev, Version: r.Version,
-		Lease: cli.LeaseID(r.Lease), ValueBytes: len(r.Value), diff: o.diff, value: o.values,
+		Lease: cli.LeaseID(r.Lease), ValueBytes: len(r.Value), many: o.prefix, diff: o.diff, value: o.values,
 	}
 	if !utf8.Valid(r.Key) {
 		v.Key, v.KeyBase64 = "", r.Key
@@ -221,8 +238,8 @@ func changeLine(c inspect.Change) string {
 
 func (v eventView) Table() output.Table {
 	t := output.Table{Columns: []output.Column{
-		{Name: "REVISION", Right: true, Keep: true}, {Name: "SUB", Right: true, Keep: true, Wide: true}, {Name: "TYPE", Keep: true}, {Name: "KEY"},
-		{Name: "VERSION", Right: true, Keep: true}, {Name: "LEASE", Wide: true}, {Name: "BYTES", Right: true, Keep: true},
+		{Name: "REVISION", Right: true, Keep: true}, {Name: "SUB", Right: true, Keep: true, Wide: true}, {Name: "TYPE", Keep: true}, {Name: "KEY", Wide: !v.many},
+		{Name: "VERSION", Right: true, Keep: true, Drop: true}, {Name: "LEASE", Wide: true}, {Name: "BYTES", Right: true, Keep: true, Drop: true},
 	}}
 	key := v.Key
 	if v.KeyBase64 != nil {
@@ -230,14 +247,14 @@ func (v eventView) Table() output.Table {
 	}
 	row := []string{fmt.Sprint(v.Revision), fmt.Sprint(v.Sub), v.Type, key, fmt.Sprint(v.Version), v.Lease, fmt.Sprint(v.ValueBytes)}
 	if v.value {
-		t.Columns = append(t.Columns, output.Column{Name: "VALUE"})
+		t.Columns = append(t.Columns, output.Column{Name: "VALUE", Wrap: v.value})
 		row = append(row, v.body)
 	}
 	if !v.diff {
 		t.Rows = [][]string{row}
 		return t
 	}
-	t.Columns = append(t.Columns, output.Column{Name: "CHANGE"})
+	t.Columns = append(t.Columns, output.Column{Name: "CHANGE", Wrap: true})
 	t.Rows = [][]string{append(row, first(v.notes))}
 	for _, n := range v.notes[min(1, len(v.notes)):] {
 		more := make([]string, len(t.Columns))

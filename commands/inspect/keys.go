@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -64,21 +65,33 @@ func (o *keysOptions) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := s.Write(keyView{Key: string(rec.Key), CreateRev: rec.CreateRev, ModRev: rec.ModRev, Version: rec.Version, Lease: cli.LeaseID(rec.Lease)}); err != nil {
+		if err := s.Write(newKeyView(rec)); err != nil {
 			return err
 		}
 	}
 	return s.Close("no key under this prefix")
 }
 
-// keyView is one key. A key that is no UTF-8 has its bad bytes replaced in JSON
-// formats; `get -w json` has every byte.
+// keyView is one key.
 type keyView struct {
-	Key       string `json:"key"`
+	Key       string `json:"key,omitempty"`
+	KeyBase64 []byte `json:"keyBase64,omitempty"` // instead of key when that is no UTF-8
 	CreateRev int64  `json:"createRevision"`
 	ModRev    int64  `json:"modRevision"`
 	Version   int64  `json:"version"`
 	Lease     string `json:"lease,omitempty"`
+
+	raw string
+}
+
+func newKeyView(r keyspace.Record) keyView {
+	v := keyView{raw: string(r.Key), CreateRev: r.CreateRev, ModRev: r.ModRev, Version: r.Version, Lease: cli.LeaseID(r.Lease)}
+	if utf8.Valid(r.Key) {
+		v.Key = v.raw
+	} else {
+		v.KeyBase64 = r.Key
+	}
+	return v
 }
 
 func (v keyView) Table() output.Table {
@@ -87,6 +100,6 @@ func (v keyView) Table() output.Table {
 			{Name: "KEY", Keep: true}, {Name: "CREATE REV", Right: true, Wide: true}, {Name: "MOD REV", Right: true, Wide: true},
 			{Name: "VERSION", Right: true, Wide: true}, {Name: "LEASE", Wide: true},
 		},
-		Rows: [][]string{{v.Key, fmt.Sprint(v.CreateRev), fmt.Sprint(v.ModRev), fmt.Sprint(v.Version), v.Lease}},
+		Rows: [][]string{{v.raw, fmt.Sprint(v.CreateRev), fmt.Sprint(v.ModRev), fmt.Sprint(v.Version), v.Lease}},
 	}
 }

@@ -76,6 +76,9 @@ func (o *usageOptions) complete(args []string) error {
 	if usageOrder(o.sortBy) == nil {
 		return cli.Usagef("--sort-by %q is not one of bytes, history, keys, revisions, prefix", o.sortBy)
 	}
+	if (o.sortBy == "history" || o.sortBy == "revisions") && o.source.DB == "" && !o.history {
+		return cli.WithHint(cli.Usagef("--sort-by %s needs the history", o.sortBy), "add --history: it streams a snapshot of the cluster")
+	}
 	return nil
 }
 

@@ -99,9 +99,18 @@ func (o *getOptions) complete(args []string) error {
 	if o.consistency != "l" && o.consistency != "s" {
 		return &cli.Error{Code: cli.Usage, Err: fmt.Errorf("unknown consistency flag %q", o.consistency), DropIn: 4}
 	}
-	if o.limit < 0 || o.rev < 0 {
+	if (o.limit < 0 || o.rev < 0) && !o.env.DropIn() {
 		return &cli.Error{Code: cli.Usage, Err: errors.New("--limit and --rev cannot be negative"), DropIn: 1}
 	}
+	if !o.decode {
+		if err := o.decoder.Unused("--decode"); err != nil {
+			return err
+		}
+	}
+	if err := o.source.Check(); err != nil {
+		return err
+	}
+	o.rev, o.limit = max(o.rev, 0), max(o.limit, 0) // as etcdctl and the server take it
 	orders := map[string]clientv3.SortOrder{"": clientv3.SortNone, "ASCEND": clientv3.SortAscend, "DESCEND": clientv3.SortDescend}
 	targets := map[string]clientv3.SortTarget{"": clientv3.SortByKey, "KEY": clientv3.SortByKey, "CREATE": clientv3.SortByCreateRevision,
 		"MODIFY": clientv3.SortByModRevision, "VALUE": clientv3.SortByValue, "VERSION": clientv3.SortByVersion}
@@ -125,7 +134,11 @@ func (o *getOptions) complete(args []string) error {
 }
 
 func (o *getOptions) run(ctx context.Context) error {
-	p, err := o.env.Printer(formats(o.env, output.Simple, output.Fields, output.JSON, output.Protobuf)...)
+	forms := formats(o.env, output.Simple, output.Fields, output.JSON, output.Protobuf)
+	if o.decode {
+		forms = append([]output.Format{output.Simple}, output.Views()...)
+	}
+	p, err := o.env.Printer(forms...)
 	if err != nil {
 		return err
 	}
@@ -157,7 +170,10 @@ func (o *getOptions) answer(p *output.Printer) (answer, error) {
 		case output.Simple, output.Fields, output.JSON, output.Protobuf:
 			return newAnswer(p, *o, s.Hex), nil
 		}
-		return &viewAnswer{p: p, keysOnly: o.keysOnly, count: o.countOnly}, nil
+		return &viewAnswer{p: p, keysOnly: o.keysOnly, count: o.countOnly, single: o.keys.single()}, nil
+	}
+	if s.Hex {
+		return nil, cli.Usagef("--hex and --decode exclude each other")
 	}
 	d, err := o.decoder.Plain()
 	if err != nil {
@@ -166,7 +182,7 @@ func (o *getOptions) answer(p *output.Printer) (answer, error) {
 	if p.Format == output.Simple {
 		return newDecodedAnswer(p.Out, o, d), nil
 	}
-	return &viewAnswer{p: p, keysOnly: o.keysOnly, count: o.countOnly, decode: fillDecoded(d)}, nil
+	return &viewAnswer{p: p, keysOnly: o.keysOnly, count: o.countOnly, single: o.keys.single(), decode: fillDecoded(d)}, nil
 }
 
 // fetch feeds a and returns how many records there were.

@@ -49,6 +49,8 @@ func (k *keyArgs) String() string {
 	switch {
 	case k.single():
 		return fmt.Sprintf("%q", k.rng.Key)
+	case string(k.rng.Key) == "\x00":
+		return "all keys"
 	case k.prefix:
 		return fmt.Sprintf("keys under %q", k.rng.Key)
 	default:

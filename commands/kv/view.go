@@ -89,6 +89,7 @@ type viewAnswer struct {
 	s        *output.Stream
 	keysOnly bool
 	count    bool
+	single   bool // one key: the error says that it is not there
 	decode   func(keyspace.Record, *recordView)
 }
 
@@ -116,6 +117,9 @@ func (v countView) Table() output.Table {
 func (a *viewAnswer) end(_ bool, count int64) error {
 	if a.count {
 		return a.p.Print(countView{count})
+	}
+	if a.single {
+		return a.s.Close("")
 	}
 	return a.s.Close("no key found")
 }

@@ -45,6 +45,9 @@ lease is hexadecimal and left out when there is none; encryption is
 fields the schema does not know. The object is as stored: without the
 resourceVersion, which is modRevision.
 
+A dump with values that are sealed or damaged is whole all the same and ends with
+exit code 3.
+
 Server cost (live): every value is read and sent once, pinned to one revision.`,
 		Example: `  etcdctl-plus registry dump --db snapshot.db --encryption-config enc.yaml --show-secrets > objects.jsonl
   etcdctl-plus registry dump deployments --db snapshot.db`,
@@ -89,8 +92,7 @@ func (o *dumpOptions) run(ctx context.Context) error {
 		}
 	}
 	progress.Done()
-	o.tell()
-	return nil
+	return o.tell()
 }
 
 func (o *dumpOptions) ranges() ([]keyspace.Range, error) {
@@ -206,15 +208,25 @@ func appendString(b, s []byte) ([]byte, error) {
 	return append(b, q...), err
 }
 
-// tell sums up on stderr what was not wholly decoded.
-func (o *dumpOptions) tell() {
-	if n := o.sealed.Load(); n > 0 {
-		o.env.Warn("%d values are sealed; give the API server's EncryptionConfiguration with --encryption-config", n)
-	}
-	if n := o.broken.Load(); n > 0 {
-		o.env.Warn("%d values could not be decoded; their lines say why", n)
-	}
+// tell sums up what was not wholly decoded.
+func (o *dumpOptions) tell() error {
 	if n := o.unknown.Load(); n > 0 {
 		o.env.Warn("%d objects have fields this version does not know; they are kept", n)
 	}
+	sealed, broken := o.sealed.Load(), o.broken.Load()
+	switch {
+	case broken > 0:
+		return cli.Failf(cli.Partial, "%d values could not be decoded and %d are sealed; their lines say why", broken, sealed)
+	case sealed > 0:
+		return cli.WithHint(cli.Failf(cli.Partial, "%d values are sealed", sealed), sealedHint(o.decoder))
+	}
+	return nil
+}
+
+// sealedHint says what would open sealed values.
+func sealedHint(d cli.DecodeFlags) string {
+	if d.EncryptionConfig != "" {
+		return "no key of " + d.EncryptionConfig + " fits them; was a key rotated out of it?"
+	}
+	return "give the API server's EncryptionConfiguration with --encryption-config"
 }

@@ -72,6 +72,9 @@ func (o *getOptions) complete(args []string) error {
 		return cli.WithHint(cli.Usagef("which kind of objects?"), "`registry ls` shows what is there, `registry resources` every kind")
 	}
 	o.kind, o.names = args[0], args[1:]
+	if strings.Contains(o.kind, ",") {
+		return cli.WithHint(cli.Usagef("%q: one kind at a time", o.kind), "`registry dump KIND KIND` takes several")
+	}
 	if kind, name, ok := strings.Cut(o.kind, "/"); ok {
 		o.kind, o.names = kind, append([]string{name}, o.names...)
 	}
@@ -107,7 +110,7 @@ func (o *getOptions) run(ctx context.Context) error {
 		return err
 	}
 	if w.stream != nil {
-		if err := w.stream.Close(o.nothing()); err != nil {
+		if err := w.stream.Close(o.nothing(missing)); err != nil {
 			return err
 		}
 	}
@@ -174,7 +177,10 @@ func (o *getOptions) in() string {
 	return " in namespace " + o.namespace
 }
 
-func (o *getOptions) nothing() string {
+func (o *getOptions) nothing(missing []string) string {
+	if len(missing) > 0 {
+		return "" // the error names them
+	}
 	s := "no " + o.res.Plural + o.in()
 	if o.res.Namespaced && !o.all {
 		s += "; -A looks in all namespaces"
@@ -264,9 +270,9 @@ func (w *writer) hint() string {
 		return "--show-secrets shows Secrets as they are"
 	}
 	if w.sealed > 0 {
-		return "give the API server's EncryptionConfiguration with --encryption-config"
+		return sealedHint(w.o.decoder)
 	}
-	return "-o raw gives the bytes as they are"
+	return "-o raw gives the bytes as they are (of a Secret with --show-secrets)"
 }
 
 func problem(x inspect.Object) error {
@@ -332,11 +338,11 @@ func (v objectView) Table() output.Table {
 	if v.res.Namespaced {
 		add(output.Column{Name: "NAMESPACE"}, v.meta.Namespace)
 	}
-	add(output.Column{Name: "NAME"}, v.meta.Name)
-	add(output.Column{Name: "STORED AS"}, v.storedAs())
+	add(output.Column{Name: "NAME", Keep: true}, v.meta.Name)
+	add(output.Column{Name: "STORED AS", Drop: true}, v.storedAs())
 	add(output.Column{Name: "MOD REV", Right: true, Keep: true}, fmt.Sprint(v.Record.ModRev))
-	add(output.Column{Name: "BYTES", Right: true, Keep: true}, fmt.Sprint(len(v.Record.Value)))
-	add(output.Column{Name: "ENCRYPTION"}, cli.Encryption(v.Seal))
+	add(output.Column{Name: "BYTES", Right: true, Keep: true, Drop: true}, fmt.Sprint(len(v.Record.Value)))
+	add(output.Column{Name: "ENCRYPTION", Drop: true}, cli.Encryption(v.Seal))
 	add(output.Column{Name: "AGE", Keep: true}, v.age)
 	add(output.Column{Name: "CREATE REV", Right: true, Wide: true}, fmt.Sprint(v.Record.CreateRev))
 	add(output.Column{Name: "VERSION", Right: true, Wide: true}, fmt.Sprint(v.Record.Version))

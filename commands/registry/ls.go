@@ -1,8 +1,10 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +15,8 @@ import (
 
 type lsOptions struct {
 	reader
-	all bool
+	all    bool
+	sortBy string
 }
 
 func newLsCmd(env *cli.Env) *cobra.Command {
@@ -31,7 +34,9 @@ Server cost (live): every value under the registry prefix is read and sent once.
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
-	o.define(c.Flags())
+	o.defineKeys(c.Flags())
+	c.Flags().StringVar(&o.sortBy, "sort-by", "name", "name, bytes, or objects")
+	_ = c.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions([]string{"name", "bytes", "objects"}, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
 	c.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "a line per namespace")
 	return c
 }
@@ -41,6 +46,14 @@ func (o *lsOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	by := map[string]func(a, b inspect.ResourceCount) int{
+		"name":    func(_, _ inspect.ResourceCount) int { return 0 },
+		"bytes":   func(a, b inspect.ResourceCount) int { return cmp.Compare(b.Bytes, a.Bytes) },
+		"objects": func(a, b inspect.ResourceCount) int { return cmp.Compare(b.Objects, a.Objects) },
+	}[o.sortBy]
+	if by == nil {
+		return cli.Usagef("--sort-by %q is not one of name, bytes, objects", o.sortBy)
+	}
 	if err := o.open(ctx); err != nil {
 		return err
 	}
@@ -48,6 +61,7 @@ func (o *lsOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	slices.SortStableFunc(counts, by)
 	return p.Print(lsView{Revision: o.rev, Prefix: o.dec.Mapper.Prefix(), Resources: counts, byNamespace: o.all})
 }
 

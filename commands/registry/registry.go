@@ -59,8 +59,16 @@ type reader struct {
 }
 
 func (r *reader) define(f *pflag.FlagSet) {
-	r.source.Define(f)
 	r.decoder.Define(f)
+	r.defineKeys(f)
+}
+
+// defineKeys leaves the flags for showing values out.
+func (r *reader) defineKeys(f *pflag.FlagSet) {
+	if f.Lookup("encryption-config") == nil {
+		r.decoder.DefineKeys(f)
+	}
+	r.source.Define(f)
 	r.out.define(r.env, f)
 	f.Int64Var(&r.rev, "rev", 0, "look at this revision (0: the newest)")
 }
@@ -86,7 +94,9 @@ func (r *reader) open(ctx context.Context) error {
 		r.rev = info.Revision
 	}
 	r.src = src
-	r.dec, err = r.decoder.Open(ctx, src)
+	if r.dec, err = r.decoder.Open(ctx, src, r.rev); err == nil && r.dec.Note != "" {
+		r.env.Warn("%s", r.dec.Note)
+	}
 	return err
 }
 

@@ -27,7 +27,7 @@ defined in the keyspace. --builtin needs no cluster and no file.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
-	o.define(c.Flags())
+	o.defineKeys(c.Flags())
 	c.Flags().BoolVar(&o.builtin, "builtin", false, "only Kubernetes' own resources")
 	return c
 }
@@ -38,6 +38,9 @@ func (o *resourcesOptions) run(ctx context.Context) error {
 		return err
 	}
 	if o.builtin {
+		if o.source.DB != "" || o.rev != 0 || o.decoder.EncryptionConfig != "" {
+			return cli.Usagef("--builtin reads nothing: --db, --rev and --encryption-config do not go with it")
+		}
 		o.dec, err = o.decoder.Plain()
 	} else {
 		err = o.open(ctx)

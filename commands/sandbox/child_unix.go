@@ -13,6 +13,8 @@ import (
 const (
 	interrupt = syscall.SIGTERM
 	killDelay = 5 * time.Second
+
+	defaultShell = "/bin/sh"
 )
 
 func childCode(e *exec.ExitError) int {

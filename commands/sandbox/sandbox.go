@@ -2,6 +2,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/config"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sandbox"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 )
@@ -35,7 +37,8 @@ revisions; leases never expire in it, authentication is off, and nothing of it i
 left when it ends.
 
 With -- CMD the command runs with ETCDCTL_ENDPOINTS set, and its exit code is
-ours. Without one a shell starts on a terminal; elsewhere the endpoint is printed
+ours. Certificates, users and the context of a real cluster do not count in it.
+Without one a shell starts on a terminal; elsewhere the endpoint is printed
 and the sandbox runs until it is interrupted.
 
 A sandbox is for looking and trying. Its folder is no way to restore a cluster.`,
@@ -45,6 +48,12 @@ A sandbox is for looking and trying. Its folder is no way to restore a cluster.`
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 && c.ArgsLenAtDash() != 0 {
 				return cli.WithHint(cli.Usagef("unexpected argument %q", args[0]), "a command to run comes after --")
+			}
+			if c.Flags().Changed("from") && o.from == "" {
+				return cli.WithHint(cli.Usagef("--from is empty"), "is a variable in your script unset? For an empty etcd leave --from away")
+			}
+			if len(args) > 0 && args[0] == "" {
+				return cli.Usagef("the command after -- is empty")
 			}
 			o.cmd = args
 			return o.run(c.Context())
@@ -65,10 +74,10 @@ func (o *sandboxOptions) run(ctx context.Context) error {
 		return err
 	}
 	o.env.OnClose(s.Close)
-	switch shell := o.env.Getenv("SHELL"); {
+	switch shell := cmp.Or(o.env.Getenv("SHELL"), defaultShell); {
 	case len(o.cmd) > 0:
 		return o.exec(ctx, s.Endpoint())
-	case o.env.StdinTTY && o.env.StdoutTTY && shell != "":
+	case o.env.StdinTTY && o.env.StdoutTTY:
 		fmt.Fprintf(o.env.Stderr, "sandbox at %s; ETCDCTL_ENDPOINTS is set in this shell, and leaving it ends the sandbox\n", s.Endpoint())
 		o.cmd = []string{shell}
 		return o.exec(ctx, s.Endpoint())
@@ -101,7 +110,16 @@ func (o *sandboxOptions) exec(ctx context.Context, endpoint string) error {
 	if f, ok := o.env.Raw(); ok {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = f[0], f[1], f[2]
 	}
-	cmd.Env = append(withoutConnection(os.Environ()), "ETCDCTL_ENDPOINTS="+endpoint, "ETCDCTL_PLUS_ENDPOINTS="+endpoint, "ETCDCTL_API=3")
+	mode := "read-write"
+	if o.env.Flags.Explicit("read-only") != "" {
+		// Asked for here; a context's read-only protects the real cluster.
+		if set, err := o.env.Settings(); err != nil {
+			return err
+		} else if set.ReadOnly {
+			mode = config.SandboxReadOnly
+		}
+	}
+	cmd.Env = append(withoutConnection(os.Environ()), "ETCDCTL_ENDPOINTS="+endpoint, config.SandboxVariable+"="+mode)
 	cmd.Cancel = func() error { return cmd.Process.Signal(interrupt) }
 	cmd.WaitDelay = killDelay
 	err := cmd.Run()

@@ -190,7 +190,8 @@ func TestCutAtEveryPage(t *testing.T) {
 	}
 }
 
-// Appended bytes and a stripped trailer make an unsealed file, not a wrong answer.
+// A stripped trailer makes an unsealed file, not a wrong answer. A length that no
+// database has is damage: part of a trailer must not pass for none.
 func TestLongerAndUnsealed(t *testing.T) {
 	snapshot := smallSnapshot(t)
 	path := filepath.Join(t.TempDir(), "snapshot.db")
@@ -201,13 +202,31 @@ func TestLongerAndUnsealed(t *testing.T) {
 	}
 	for name, b := range map[string][]byte{
 		"stripped": snapshot[:len(snapshot)-32],
-		"appended": append(bytes.Clone(snapshot), "garbage"...),
 		"a page":   append(bytes.Clone(snapshot), make([]byte, 4096-32)...),
 	} {
 		write(t, path, b)
 		if got, err := answers(t.Context(), path); err != nil || got != right {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	for name, b := range map[string][]byte{
+		"appended": append(bytes.Clone(snapshot), "garbage"...),
+		"cut by 1": snapshot[:len(snapshot)-1],
+	} {
+		write(t, path, b)
+		if _, err := dbfile.Open(t.Context(), path, dbfile.Options{}); !errors.Is(err, keyspace.ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+		src, err := dbfile.Open(t.Context(), path, dbfile.Options{IgnoreChecksum: true})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, err := range src.Records(t.Context(), keyspace.All()) {
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		src.Close()
 	}
 }
 

@@ -114,7 +114,7 @@ func Open(ctx context.Context, path string, o Options) (_ *Source, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.mapPages(); err != nil {
+	if err := s.mapPages(o.IgnoreChecksum); err != nil {
 		return nil, err
 	}
 	if err := pipeline.Guard(s.readMarks); err != nil {
@@ -135,8 +135,9 @@ func (s *Source) switchToCopy(ctx context.Context, dir string) error {
 	return nil
 }
 
-// mapPages maps the file and finds the state to read.
-func (s *Source) mapPages() error {
+// mapPages maps the file and finds the state to read. With ignore a length that
+// no database has is no reason to stop.
+func (s *Source) mapPages(ignore bool) error {
 	st, err := s.f.Stat()
 	if err != nil {
 		return fmt.Errorf("open database: %w", err)
@@ -154,6 +155,8 @@ func (s *Source) mapPages() error {
 	if sealed(s.size) {
 		s.kind = keyspace.Snapshot
 		pages -= trailerLen
+	} else if s.size%minPageSize != 0 && s.size > minPageSize && !ignore && hasMagic(head) {
+		return &CorruptError{Path: s.file, Reason: fmt.Sprintf("its length of %d bytes is neither whole pages nor whole pages with a checksum behind them: it was cut short, or something was appended", s.size)}
 	}
 	if int64(int(pages)) != pages {
 		return fmt.Errorf("read %s: %d bytes are more than this system can map", s.file, pages)

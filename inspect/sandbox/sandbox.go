@@ -15,6 +15,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,11 @@ const (
 	peerURL = "http://127.0.0.1:1"
 )
 
+const (
+	dirPattern = "etcdctl-plus-sandbox-*"
+	ownerFile  = "owner"
+)
+
 // Options of Start. The zero value starts an empty etcd.
 type Options struct {
 	// From is a snapshot, a member's db file or a data folder to start from;
@@ -63,6 +69,7 @@ type Options struct {
 // Sandbox is a running etcd.
 type Sandbox struct {
 	dir      string
+	release  func() // of the lock on dir
 	endpoint string
 	server   *embed.Etcd
 	revision int64
@@ -79,11 +86,16 @@ type Sandbox struct {
 // wraps keyspace.ErrCorrupt before any server sees it; see dbfile.Open for the
 // others. When ctx is done the sandbox closes itself.
 func Start(ctx context.Context, o Options) (_ *Sandbox, err error) {
-	dir, err := os.MkdirTemp(o.Dir, "etcdctl-plus-sandbox-*")
+	sweep(cmp.Or(o.Dir, os.TempDir()))
+	dir, err := os.MkdirTemp(o.Dir, dirPattern)
 	if err != nil {
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
-	s := &Sandbox{dir: dir, stopped: make(chan struct{})}
+	release, err := own(dir)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start sandbox: %w", err), os.RemoveAll(dir))
+	}
+	s := &Sandbox{dir: dir, release: release, stopped: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("start sandbox: %w", err), s.Close())
@@ -243,6 +255,7 @@ func (s *Sandbox) Close() error {
 		if err := os.RemoveAll(s.dir); err != nil {
 			s.err = fmt.Errorf("remove sandbox: %w", err)
 		}
+		s.release()
 	})
 	return s.err
 }

@@ -80,11 +80,33 @@ func (p *Printer) table(t Table, header bool) error {
 	return err
 }
 
-// tabs writes the cells as they are, so that a script gets exact values; a tab,
-// newline or backslash inside a cell is escaped so that lines stay lines.
+// AppendCell writes one cell of the simple format: the value as it is, so that a
+// script gets exact values; a tab, newline or backslash inside it is escaped so
+// that lines stay lines.
+func AppendCell(b, cell []byte) []byte {
+	start := 0
+	for i, c := range cell {
+		var esc string
+		switch c {
+		case '\\':
+			esc = `\\`
+		case '\t':
+			esc = `\t`
+		case '\n':
+			esc = `\n`
+		case '\r':
+			esc = `\r`
+		default:
+			continue
+		}
+		b = append(append(b, cell[start:i]...), esc...)
+		start = i + 1
+	}
+	return append(b, cell[start:]...)
+}
+
 func (p *Printer) tabs(t Table) error {
-	esc := strings.NewReplacer("\\", `\\`, "\t", `\t`, "\n", `\n`, "\r", `\r`)
-	var b strings.Builder
+	var b []byte
 	for _, r := range t.Rows {
 		first := true
 		for i, c := range r {
@@ -92,14 +114,14 @@ func (p *Printer) tabs(t Table) error {
 				continue
 			}
 			if !first {
-				b.WriteByte('\t')
+				b = append(b, '\t')
 			}
 			first = false
-			b.WriteString(esc.Replace(c))
+			b = AppendCell(b, []byte(c))
 		}
-		b.WriteByte('\n')
+		b = append(b, '\n')
 	}
-	_, err := io.WriteString(p.Out, b.String())
+	_, err := p.Out.Write(b)
 	return err
 }
 

@@ -60,6 +60,9 @@ func (o *keysOptions) run(ctx context.Context) error {
 	}
 	r := keyspace.Prefix([]byte(o.prefix))
 	r.Rev, r.Limit, r.KeysOnly = o.rev, o.limit, true
+	if p.Format == output.Simple {
+		return plainKeys(ctx, p, src, r)
+	}
 	s := p.Stream(output.Envelope{})
 	for rec, err := range src.Records(ctx, r) {
 		if err != nil {
@@ -70,6 +73,27 @@ func (o *keysOptions) run(ctx context.Context) error {
 		}
 	}
 	return s.Close("no key under this prefix")
+}
+
+// plainKeys is the simple format without views: a million keys should take no
+// longer than finding them.
+func plainKeys(ctx context.Context, p *output.Printer, src keyspace.Source, r keyspace.Range) error {
+	var b []byte
+	for rec, err := range src.Records(ctx, r) {
+		if err != nil {
+			return err
+		}
+		b = append(output.AppendCell(b, rec.Key), '\n')
+		if len(b) < 32<<10 {
+			continue
+		}
+		if _, err := p.Out.Write(b); err != nil {
+			return err
+		}
+		b = b[:0]
+	}
+	_, err := p.Out.Write(b)
+	return err
 }
 
 // keyView is one key.

@@ -44,6 +44,11 @@ type Options struct {
 	TempDir string
 	// IgnoreChecksum reads what can be read of a damaged snapshot.
 	IgnoreChecksum bool
+	// WALDir is the folder of the member's write-ahead log where that does not lie
+	// beside the database. With it the log is read for a single file as well.
+	WALDir string
+	// NoWAL reads the database of a data folder alone.
+	NoWAL bool
 }
 
 // Source is an opened file. It implements keyspace.HistorySource, and its methods
@@ -62,8 +67,16 @@ type Source struct {
 	newest  int64
 	version string
 
-	key      bucket
-	hasKey   bool
+	key    bucket
+	hasKey bool
+	// What the write-ahead log adds; see walread.go.
+	withLog             bool // it was looked for
+	tail                *tail
+	note                string
+	leases              map[int64]Lease // nil: those of the file
+	clusterID, memberID uint64
+	memberIDs           map[uint64]bool
+
 	seal     func(context.Context) error // waits for the checksum of a snapshot
 	stopSeal context.CancelFunc
 
@@ -79,13 +92,23 @@ var _ keyspace.HistorySource = (*Source)(nil)
 // Open opens the database at path: a snapshot, a member's db file, or a folder
 // that holds one (etcd's data folder, its member folder, or member/snap).
 //
+// Of a folder the write-ahead log is read too. A member writes to its database ten
+// times a second only; what it has promised since is in the log. The committed
+// requests behind the database are applied in memory (at most 1 GB of them, and 48
+// bytes for each change), as etcd does when it starts. Entries that are not known to
+// be committed are left out. Info.Note says what came from the log, or why nothing
+// did: a missing or damaged log is no error.
+//
 // Errors wrap keyspace.ErrNotDatabase (*NotDatabaseError), keyspace.ErrLocked
 // (*LockedError), keyspace.ErrCorrupt (*CorruptError, *TruncatedError), or an
 // error of package io/fs. ctx bounds Open alone, including its copy.
 func Open(ctx context.Context, path string, o Options) (_ *Source, err error) {
-	file, walDir, err := locate(path)
+	file, walDir, folder, err := locate(path)
 	if err != nil {
 		return nil, err
+	}
+	if o.WALDir != "" {
+		walDir = o.WALDir
 	}
 	f, err := openFile(file)
 	if err != nil {
@@ -121,6 +144,14 @@ func Open(ctx context.Context, path string, o Options) (_ *Source, err error) {
 		return nil, err
 	}
 	s.startSeal(o.IgnoreChecksum)
+	if o.WALDir != "" && s.kind == keyspace.Snapshot {
+		return nil, fmt.Errorf("read %s with the write-ahead log in %s: %w", file, o.WALDir, ErrSealed)
+	}
+	if (folder || o.WALDir != "") && !o.NoWAL {
+		if err := s.readTail(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return s, nil
 }
 

@@ -10,6 +10,10 @@ import (
 // ErrClosed is returned by reads of a source that was closed.
 var ErrClosed = errors.New("source is closed")
 
+// ErrSealed is wrapped when a write-ahead log is to be read with a snapshot, which
+// belongs to no member any more.
+var ErrSealed = errors.New("a snapshot is complete in itself; a write-ahead log goes with a member's own database")
+
 // CorruptError says where a file is damaged. It wraps keyspace.ErrCorrupt.
 type CorruptError struct {
 	Path string

@@ -85,7 +85,7 @@ type eventReader struct {
 	s        *Source
 	r        keyspace.EventRange
 	max      int64
-	cursor   *cursor
+	cursor   *recordCursor
 	previous *lastRecords // as of the revision before; nil unless wanted
 	current  []uint64     // places of the records of the current revision
 	main     int64        // the current revision
@@ -106,19 +106,16 @@ func (s *Source) eventReader(r keyspace.EventRange) *eventReader {
 // read returns the next events, and whether there may be more. It stops early
 // after a stretch without any, so that its caller can look around.
 func (e *eventReader) read(ctx context.Context) (batch []keyspace.Event, more bool, err error) {
-	if !e.s.hasKey {
-		return nil, false, nil
-	}
 	if e.cursor == nil {
 		var from []byte
 		if e.r.MinRev > 0 && !e.r.Prev {
 			from = appendRevision(nil, keyspace.Revision{Main: e.r.MinRev})
 		}
-		e.cursor = e.s.pager.cursor(e.s.key, from)
+		e.cursor = e.s.records(from)
 	}
 	batch = e.batch[:0]
 	for range 64 * step {
-		it, err := e.cursor.next()
+		it, err := e.cursor.step()
 		if errors.Is(err, errEnd) {
 			return batch, false, nil
 		}

@@ -90,17 +90,14 @@ func (ix *index) covers(r keyspace.Range) bool {
 
 // collect returns the records of a range up to a revision, in revision order.
 func (s *Source) collect(ctx context.Context, r keyspace.Range, rev int64) ([]entry, error) {
-	if !s.hasKey {
-		return nil, nil
-	}
 	// Chunks first: growing one slice would hold the records twice at every step.
 	const chunk = 1 << 15
 	var chunks [][]entry
 	var cur []entry
 	all := len(r.Key) == 1 && r.Key[0] == 0 && len(r.End) == 1 && r.End[0] == 0
-	c := s.pager.cursor(s.key, nil)
+	c := s.records(nil)
 	for n := 1; ; n++ {
-		it, err := c.next()
+		it, err := c.step()
 		if errors.Is(err, errEnd) {
 			break
 		}
@@ -278,16 +275,24 @@ func (o *orderer) compare(a, b entry) int {
 }
 
 func (o *orderer) compareRevisions(a, b entry) int {
-	ka, _, _ := o.s.pager.itemAt(a.place &^ tombstoneBit)
-	kb, _, _ := o.s.pager.itemAt(b.place &^ tombstoneBit)
+	ka, _, _ := o.s.itemAt(a.place &^ tombstoneBit)
+	kb, _, _ := o.s.itemAt(b.place &^ tombstoneBit)
 	return bytes.Compare(ka, kb)
 }
 
 // keyAt returns the key of the record at a place that a walk has found. It is nil
 // when the file has changed since; check finds that out.
 func (s *Source) keyAt(place uint64) []byte {
-	_, v, _ := s.pager.itemAt(place &^ tombstoneBit)
+	_, v, _ := s.itemAt(place &^ tombstoneBit)
 	return keyOf(v)
+}
+
+// itemAt reads a record of the file or of its tail again.
+func (s *Source) itemAt(place uint64) (key, value []byte, ok bool) {
+	if place >= tailBase {
+		return s.tail.at(place)
+	}
+	return s.pager.itemAt(place)
 }
 
 // unstable says that a key was read twice and was not the same.

@@ -11,17 +11,17 @@ import (
 
 // locate finds the database file behind path: path itself, or in a folder the
 // places where etcd keeps it. walDir is the write-ahead log's folder when the
-// file lies in a member's folder, else empty.
-func locate(path string) (file, walDir string, err error) {
+// file lies in a member's folder, else empty. folder tells that path is one.
+func locate(path string) (file, walDir string, folder bool, err error) {
 	st, err := os.Stat(path)
 	if err != nil {
-		return "", "", fmt.Errorf("open database: %w", err)
+		return "", "", false, fmt.Errorf("open database: %w", err)
 	}
 	if !st.IsDir() {
 		if kind := special(st.Mode()); kind != "" {
-			return "", "", &NotDatabaseError{Path: path, What: kind}
+			return "", "", false, &NotDatabaseError{Path: path, What: kind}
 		}
-		return path, walBeside(path), nil
+		return path, walBeside(path), false, nil
 	}
 	for _, sub := range []string{
 		filepath.Join("member", "snap", "db"), // a data folder
@@ -32,14 +32,14 @@ func locate(path string) (file, walDir string, err error) {
 		st, err := os.Stat(file)
 		switch {
 		case err == nil && st.Mode().IsRegular():
-			return file, walBeside(file), nil
+			return file, walBeside(file), true, nil
 		case err == nil:
-			return "", "", &NotDatabaseError{Path: file, What: special(st.Mode())}
+			return "", "", false, &NotDatabaseError{Path: file, What: special(st.Mode())}
 		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
-			return "", "", fmt.Errorf("open database: %w", err)
+			return "", "", false, fmt.Errorf("open database: %w", err)
 		}
 	}
-	return "", "", &NotDatabaseError{
+	return "", "", false, &NotDatabaseError{
 		Path: path,
 		What: "a folder without member/snap/db",
 		Hint: "give a snapshot file, a member's db file or etcd's data folder",

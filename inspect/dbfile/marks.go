@@ -180,13 +180,16 @@ func (s *Source) Info(ctx context.Context) (keyspace.Info, error) {
 		Location:   s.file,
 		Revision:   s.newest,
 		CompactRev: s.marks.finished,
+		ClusterID:  s.clusterID,
+		MemberID:   s.memberID,
 		Bytes:      int64(len(s.pager.data)),
 		Version:    s.version,
+		Note:       s.note,
 	}
 	if s.marks.scheduled > s.marks.finished {
 		info.CompactScheduled = s.marks.scheduled
 	}
-	if s.kind == keyspace.Member {
+	if s.kind == keyspace.Member && !s.withLog {
 		info.Note = s.lag()
 	}
 	return info, nil
@@ -240,6 +243,13 @@ type Lease struct {
 // Leases returns all leases by rising id.
 func (s *Source) Leases(ctx context.Context) ([]Lease, error) {
 	var leases []Lease
+	if s.leases != nil {
+		for _, l := range s.leases {
+			leases = append(leases, l)
+		}
+		slices.SortFunc(leases, func(a, b Lease) int { return cmp.Compare(a.ID, b.ID) })
+		return leases, nil
+	}
 	err := s.each(ctx, bucketLease, func(it item) error {
 		l, ok := decodeLease(it.value)
 		if !ok || len(it.key) != 8 || int64(binary.BigEndian.Uint64(it.key)) != l.ID {
@@ -295,7 +305,8 @@ type Member struct {
 	IsLearner  bool     `json:"isLearner"`
 }
 
-// Members returns the members by rising id. A restored file that was never
+// Members returns the members by rising id, as the database has them; what only
+// the write-ahead log says of members, users and alarms is not in it. A restored file that was never
 // started names the members it was restored for.
 func (s *Source) Members(ctx context.Context) ([]Member, error) {
 	var members []Member

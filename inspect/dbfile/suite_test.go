@@ -2,12 +2,19 @@ package dbfile_test
 
 import (
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
@@ -45,6 +52,79 @@ func TestSuiteDataFolder(t *testing.T) {
 		}
 		return s
 	})
+}
+
+// The folder of a running server: what its database does not have yet comes from
+// the write-ahead log, and there is always something.
+func TestSuiteWriteAheadLog(t *testing.T) {
+	t.Parallel()
+	var folders sync.Map
+	var behind atomic.Int64
+	start := func(tb testing.TB) *clientv3.Client {
+		c, dir := lazyServer(tb)
+		folders.Store(c, dir)
+		return c
+	}
+	t.Cleanup(func() {
+		if !t.Failed() && behind.Load() == 0 {
+			t.Error("the database was never behind its log")
+		}
+	})
+	sourcetest.Run(t, sourcetest.Options{Servers: 2, Histories: 30, Start: start}, func(tb testing.TB, c *clientv3.Client) keyspace.Source {
+		dir, _ := folders.Load(c)
+		s, err := dbfile.Open(tb.Context(), dir.(string), dbfile.Options{Copy: true, TempDir: tb.TempDir()})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		info, err := s.Info(tb.Context())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if strings.Contains(info.Note, "in the write-ahead log only") {
+			behind.Add(1)
+		}
+		if strings.Contains(info.Note, "raft index") || info.ClusterID == 0 || info.MemberID == 0 {
+			tb.Errorf("Info: %+v", info)
+		}
+		return s
+	})
+}
+
+// lazyServer starts an etcd that writes to its database when it must, and returns
+// a client and its data folder.
+func lazyServer(tb testing.TB) (*clientv3.Client, string) {
+	tb.Helper()
+	cfg := embed.NewConfig()
+	cfg.Dir = filepath.Join(tb.TempDir(), "data")
+	sock := func(name string) []url.URL {
+		// Short: the path of a socket has little room.
+		dir, err := os.MkdirTemp("", "e")
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() { os.RemoveAll(dir) })
+		return []url.URL{{Scheme: "unix", Path: filepath.Join(dir, name)}}
+	}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = nil, []url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}
+	cfg.InitialCluster = cfg.Name + "=http://127.0.0.1:1"
+	cfg.ListenClientUrls = sock("c")
+	cfg.AdvertiseClientUrls = cfg.ListenClientUrls
+	cfg.BackendBatchInterval, cfg.BackendBatchLimit = time.Hour, 1<<20
+	cfg.UnsafeNoFsync = true
+	cfg.TickMs, cfg.ElectionMs = 10, 100
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	e, err := embed.StartEtcd(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(e.Close)
+	<-e.Server.ReadyNotify()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + cfg.ListenClientUrls[0].Path}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { c.Close() })
+	return c, cfg.Dir
 }
 
 func stripTrailer(tb testing.TB, from, to string) {

@@ -69,6 +69,12 @@ func (p *player) put() clientv3.Op {
 	if len(p.leases) > 0 && p.rng.IntN(3) == 0 {
 		opts = append(opts, clientv3.WithLease(p.leases[p.rng.IntN(len(p.leases))]))
 	}
+	switch p.rng.IntN(12) {
+	case 0:
+		return clientv3.OpPut(p.key(), "", append(opts, clientv3.WithIgnoreValue())...)
+	case 1:
+		return clientv3.OpPut(p.key(), p.value(), clientv3.WithIgnoreLease())
+	}
 	return clientv3.OpPut(p.key(), p.value(), opts...)
 }
 
@@ -100,8 +106,36 @@ func (p *player) txn(depth int) clientv3.Op {
 		}
 		return ops
 	}
-	cmp := clientv3.Compare(clientv3.Version(p.key()), "=", 0)
-	return clientv3.OpTxn([]clientv3.Cmp{cmp}, branch(), branch())
+	return clientv3.OpTxn([]clientv3.Cmp{p.compare()}, branch(), branch())
+}
+
+// compare is a comparison of one of all kinds, about as often true as not.
+func (p *player) compare() clientv3.Cmp {
+	k := p.key()
+	sign := []string{"=", "!=", "<", ">"}[p.rng.IntN(4)]
+	var c clientv3.Cmp
+	switch p.rng.IntN(6) {
+	case 0:
+		c = clientv3.Compare(clientv3.Value(k), sign, p.value())
+	case 1:
+		c = clientv3.Compare(clientv3.CreateRevision(k), sign, 0)
+	case 2:
+		c = clientv3.Compare(clientv3.ModRevision(k), sign, p.rng.IntN(1000))
+	case 3:
+		c = clientv3.Compare(clientv3.LeaseValue(k), sign, 0)
+	default:
+		c = clientv3.Compare(clientv3.Version(k), sign, p.rng.IntN(3))
+	}
+	if p.rng.IntN(4) == 0 {
+		c = c.WithRange(p.end(k))
+	}
+	return c
+}
+
+// refused tells whether the server knows better: a transaction may not change a
+// key twice, and what is to stay must be there.
+func refused(err error) bool {
+	return errors.Is(err, rpctypes.ErrDuplicateKey) || errors.Is(err, rpctypes.ErrKeyNotFound)
 }
 
 // play makes n random changes, some of which change nothing.
@@ -132,14 +166,15 @@ func (p *player) step(ctx context.Context) error {
 		return err
 	case 2, 3, 4, 5, 6:
 		_, err := p.c.Do(ctx, p.txn(2))
-		// A transaction may not change a key twice; the server knows best when it
-		// does.
-		if errors.Is(err, rpctypes.ErrDuplicateKey) {
+		if refused(err) {
 			return nil
 		}
 		return err
 	default:
 		_, err := p.c.Do(ctx, p.op())
+		if refused(err) {
+			return nil
+		}
 		return err
 	}
 }

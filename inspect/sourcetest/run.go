@@ -27,6 +27,9 @@ type Options struct {
 	Servers   int
 	Histories int // on each server
 	Steps     int // random changes a history; 0: 40
+	// Start starts a server and returns a client of it; both are ended with the
+	// test. nil: the etcd that this module links, in a sandbox.
+	Start func(testing.TB) *clientv3.Client
 	// BeforeCompaction is called when all changes of a history were made, for
 	// sources that have to learn of them before some are gone.
 	BeforeCompaction func(testing.TB, *clientv3.Client)
@@ -62,16 +65,11 @@ func Run(t *testing.T, o Options, open Open) {
 		t.Run(fmt.Sprintf("server%d", i), func(t *testing.T) {
 			t.Parallel()
 			t.Logf("repeat with %s=%d", SeedVariable, seed)
-			s, err := sandbox.Start(t.Context(), sandbox.Options{})
-			if err != nil {
-				t.Fatal(err)
+			start := o.Start
+			if start == nil {
+				start = func(tb testing.TB) *clientv3.Client { return Sandboxed(tb, nil) }
 			}
-			t.Cleanup(func() { s.Close() })
-			c, err := s.Client()
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { c.Close() })
+			c := start(t)
 			u := &suite{c: c, rng: rand.New(rand.NewPCG(seed, uint64(i))), open: open, before: o.BeforeCompaction}
 			for h := range o.Histories {
 				u.history(t, o.Steps, fmt.Sprintf("h%03d/", h))
@@ -81,6 +79,26 @@ func Run(t *testing.T, o Options, open Open) {
 			}
 		})
 	}
+}
+
+// Sandboxed starts a sandbox and returns a client of it. started, when not nil, is
+// told of the sandbox.
+func Sandboxed(tb testing.TB, started func(*sandbox.Sandbox)) *clientv3.Client {
+	tb.Helper()
+	s, err := sandbox.Start(tb.Context(), sandbox.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { s.Close() })
+	c, err := s.Client()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { c.Close() })
+	if started != nil {
+		started(s)
+	}
+	return c
 }
 
 // suite is the work on one server, which holds one history after the other.

@@ -143,6 +143,14 @@ func (l *Log) Entries(ctx context.Context) iter.Seq2[Entry, error] {
 	}
 }
 
+// Term returns the term of an entry in hand.
+func (l *Log) Term(index uint64) (term uint64, ok bool) {
+	if index < l.First || index > l.Last {
+		return 0, false
+	}
+	return l.entries[index-l.First].term, true
+}
+
 // Close closes the segments.
 func (l *Log) Close() error {
 	var errs []error

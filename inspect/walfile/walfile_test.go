@@ -159,7 +159,7 @@ func same(got []walfile.Entry, want []*raftpb.Entry) string {
 func TestAsEtcdReadsIt(t *testing.T) {
 	t.Parallel()
 	rng := seed(t)
-	for range 20 {
+	for range 8 {
 		w := write(t, rng, 20+rng.IntN(300))
 		sourcetest.Untouched(t, w.dir)
 		for _, snap := range w.snapshots {
@@ -223,7 +223,7 @@ func TestFlippedBits(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := 0
-	for range 300 {
+	for range 150 {
 		dir := copyDir(t, w.dir)
 		names := segments(t, dir)
 		name := names[rng.IntN(len(names))]
@@ -248,8 +248,8 @@ func TestFlippedBits(t *testing.T) {
 			t.Errorf("%s, byte %d: found at %v", filepath.Base(name), at, l.Damage)
 		}
 	}
-	if found < 250 { // the rest lies in paddings and in what protobuf ignores
-		t.Errorf("%d of 300 flips were found", found)
+	if found < 120 { // the rest lies in paddings and in what protobuf ignores
+		t.Errorf("%d of 150 flips were found", found)
 	}
 }
 
@@ -267,7 +267,7 @@ func TestTornTail(t *testing.T) {
 	}
 	end := len(bytes.TrimRight(b, "\x00"))
 	tornSeen := false
-	for range 200 {
+	for range 100 {
 		dir := copyDir(t, w.dir)
 		cut := 1 + rng.IntN(end)
 		c := bytes.Clone(b)
@@ -298,7 +298,7 @@ func TestTornTail(t *testing.T) {
 		}
 	}
 	if !tornSeen {
-		t.Error("no torn record among 200 cuts")
+		t.Error("no torn record among 100 cuts")
 	}
 }
 
@@ -404,14 +404,18 @@ func TestGap(t *testing.T) {
 // FuzzRead reads a folder of one segment with any content.
 func FuzzRead(f *testing.F) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	for range 3 {
-		w := write(f, rng, 10)
+	for n := 0; n < 3; {
+		w := write(f, rng, 3)
 		b, err := os.ReadFile(segments(f, w.dir)[0])
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(bytes.TrimRight(b, "\x00"))
-		f.Add(b[:min(len(b), 600)])
+		// The fuzzer takes long over large seeds.
+		if b = bytes.TrimRight(b, "\x00"); len(b) < 1500 {
+			f.Add(b)
+			f.Add(b[:len(b)/2])
+			n++
+		}
 	}
 	f.Add([]byte{})
 	f.Add([]byte{255, 255, 255, 255, 255, 255, 255, 255, 1})

@@ -31,6 +31,9 @@ var layers = map[string]int{
 	"registry/schema":             0,
 	"registry/transcode":          1,
 	"registry/seal":               0,
+	"registry/cbor":               0, // other encodings, to JSON
+	"registry/yaml":               0,
+	"registry/kmsclient":          1, // the one package below registry that talks to anything: KMS plugins, for seal
 
 	"inspect":     4, // analyses over a source
 	"backup":      4,
@@ -63,6 +66,8 @@ var owners = map[string][]string{
 	"k8s.io/kube-aggregator":              {"registry/schema/gen"},
 	"k8s.io/client-go":                    {"output"},
 	"k8s.io/apimachinery":                 {"commands/registry", "cmd/bench-peers"},
+	"github.com/fxamacker/cbor":           {"registry/cbor"},
+	"k8s.io/kms":                          {"registry/kmsclient/kmstest"}, // its generated messages cost every start
 	"github.com/klauspost/compress":       {"registry/schema"},
 	"github.com/rogpeppe/go-internal":     {},
 	"sigs.k8s.io/structured-merge-diff":   {},

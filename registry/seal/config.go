@@ -402,14 +402,23 @@ func (p *parser) kmsConfig(n node) *KMSConfig {
 	return k
 }
 
-// Matches tells whether the rule names a resource, given as "secrets" or
-// "widgets.example.org".
-func (r *Rule) Matches(resource string) bool {
-	_, group, _ := strings.Cut(resource, ".")
-	for _, s := range r.Resources {
-		if s == resource || s == "*.*" || s == "*."+group {
-			return true
+// used returns the rules, by index, whose providers the apiserver uses for a
+// resource ("secrets", "widgets.example.org"; "" for none): those that name it, or
+// else its group as "*.group", or else "*.*".
+func (c *Config) used(resource string) (rules []int) {
+	if resource == "" {
+		return nil
+	}
+	name, group, _ := strings.Cut(resource, ".")
+	for _, entry := range []string{name + "." + group, "*." + group, "*.*"} {
+		for i := range c.Rules {
+			if slices.ContainsFunc(c.Rules[i].Resources, func(s string) bool { return s == entry || s+"." == entry }) {
+				rules = append(rules, i)
+			}
+		}
+		if len(rules) > 0 {
+			return rules
 		}
 	}
-	return false
+	return nil
 }

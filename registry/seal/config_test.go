@@ -39,15 +39,45 @@ func TestParse(t *testing.T) {
 		p[1].Type != Secretbox || p[2].KMS.Name != "vault" || p[2].KMS.Timeout.Seconds() != 5 || p[3].Type != Identity || c.Rules[1].Providers[0].KMS.APIVersion != "v1" {
 		t.Errorf("%+v", c)
 	}
-	for resource, want := range map[string][2]bool{
-		"secrets": {true, true}, "widgets.example.org": {true, false}, "deployments.apps": {false, true}, "configmaps": {false, true}, "x.y": {false, false},
-	} {
-		if got := [2]bool{c.Rules[0].Matches(resource), c.Rules[1].Matches(resource)}; got != want {
-			t.Errorf("%s matches %v, want %v", resource, got, want)
-		}
-	}
 	if _, err := apiserverParse([]byte(good)); err != nil {
 		t.Errorf("the apiserver does not take it: %v", err)
+	}
+}
+
+// TestRulesAsTheAPIServer: the keys tried first are those of the rule that the
+// apiserver seals a resource with: the one that names it, else its group, else any.
+func TestRulesAsTheAPIServer(t *testing.T) {
+	t.Parallel()
+	const text = `apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets, widgets.example.org]
+  providers: [{secretbox: {keys: [{name: k, secret: BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=}]}}]
+- resources: [deployments.apps]
+  providers: [{secretbox: {keys: [{name: k, secret: CAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=}]}}]
+- resources: ['*.apps', '*.']
+  providers: [{secretbox: {keys: [{name: k, secret: DAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=}]}}]
+- resources: ['*.*']
+  providers: [{secretbox: {keys: [{name: k, secret: EAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=}]}}]
+`
+	c, err := Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for resource, want := range map[string]int{
+		"secrets": 0, "widgets.example.org": 0, "gadgets.example.org": 3, "deployments.apps": 1, "daemonsets.apps": 2, "configmaps": 2, "pods": 2, "secrets.other": 3, "apps": 2,
+	} {
+		if used := c.used(resource); len(used) != 1 || used[0] != want {
+			t.Errorf("%s: rules %v, want %d", resource, used, want)
+		}
+		// All keys are called the same: the right rule's comes first, and any opens.
+		list := c.candidates(Header{Provider: Secretbox, Version: "v1"}, []byte("k:body"), resource)
+		if len(list) != 4 || !bytes.Equal(list[0].secret, c.Rules[want].Providers[0].Keys[0].Secret) {
+			t.Errorf("%s: candidates %v", resource, list)
+		}
+	}
+	if got := c.used(""); got != nil {
+		t.Errorf("a value of no resource: %v", got)
 	}
 }
 

@@ -134,14 +134,16 @@ type candidate struct {
 	kms    bool
 }
 
-// candidates returns the keys whose name fits: first those of the rules for
-// resource, in each part longer names first, otherwise in the order of the file.
+// candidates returns the keys whose name fits: first those that the apiserver
+// would try for resource, in each part longer names first, otherwise in the order
+// of the file.
 func (c *Config) candidates(h Header, rest []byte, resource string) []candidate {
 	var own, other []candidate
+	use := c.used(resource)
 	for i := range c.Rules {
 		r := &c.Rules[i]
 		list := &other
-		if resource != "" && r.Matches(resource) {
+		if slices.Contains(use, i) {
 			list = &own
 		}
 		for _, p := range r.Providers {

@@ -11,9 +11,11 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/etcdctl-plus/etcdctl-plus/registry/cbor"
 	"github.com/etcdctl-plus/etcdctl-plus/registry/schema"
 	"github.com/etcdctl-plus/etcdctl-plus/registry/seal"
 	"github.com/etcdctl-plus/etcdctl-plus/registry/transcode"
+	"github.com/etcdctl-plus/etcdctl-plus/registry/yaml"
 )
 
 // EncryptionConfig is a parsed EncryptionConfiguration.
@@ -179,7 +181,7 @@ func (j *job) run(value []byte) Result {
 	}
 	j.r.Plain = plain
 	j.r.Encoding = DetectEncoding(plain)
-	j.secret = !j.o.ShowSecrets && j.resource != nil && j.resource.Group == "" && j.resource.Plural == "secrets"
+	j.secret = j.secretKey()
 	switch j.r.Encoding {
 	case Protobuf:
 		j.protobuf(plain)
@@ -188,13 +190,22 @@ func (j *job) run(value []byte) Result {
 		}
 	case JSON:
 		j.json(plain, false)
+	case CBOR:
+		j.cbor(plain, false)
+	case YAML:
+		j.yaml(plain, false)
 	default:
 		// No Secret looks like this, so at a Secret's key it is a damaged one.
 		if j.secret && len(plain) > 0 {
-			j.withhold(fmt.Errorf("%w: a Secret should be here, but the value is neither protobuf nor JSON", ErrDamaged))
+			j.withhold(fmt.Errorf("%w: a Secret should be here, but the value is neither protobuf nor JSON, CBOR or YAML", ErrDamaged))
 		}
 	}
 	return j.r
+}
+
+// secretKey tells whether the value lies where Secrets do, and must not be shown.
+func (j *job) secretKey() bool {
+	return !j.o.ShowSecrets && j.resource != nil && j.resource.Group == "" && j.resource.Plural == "secrets"
 }
 
 // group names the resource as encryption configurations do: "secrets",
@@ -240,8 +251,15 @@ func (j *job) protobuf(value []byte) {
 			return
 		}
 	}
-	if e.contentType == "application/json" {
+	switch e.contentType {
+	case "application/json":
 		j.json(raw, true)
+		return
+	case "application/cbor":
+		j.cbor(raw, true)
+		return
+	case "application/yaml":
+		j.yaml(raw, true)
 		return
 	}
 	list := isListKind(e.apiVersion, e.kind)
@@ -280,7 +298,7 @@ func (j *job) protobuf(value []byte) {
 			return
 		}
 	}
-	if j.secret || list && !j.o.ShowSecrets {
+	if j.secret || !j.o.ShowSecrets && (list || mayHoldSecret(obj)) {
 		var hit bool
 		obj, hit = j.o.Redactor.object(obj, j.secret)
 		j.secret = j.secret || hit
@@ -411,16 +429,45 @@ func (j *job) json(value []byte, enveloped bool) {
 		return
 	}
 	obj := compact.Bytes()
+	if utf8.Valid(obj) {
+		j.object(obj, enveloped)
+		return
+	}
+	j.object(bytes.ToValidUTF8(obj, []byte("\ufffd")), enveloped)
+	if j.r.Err == nil {
+		j.r.Err = fmt.Errorf("%w: JSON with bytes that are no UTF-8, shown as U+FFFD", ErrDamaged)
+	}
+}
+
+// cbor takes an object stored as CBOR.
+func (j *job) cbor(value []byte, enveloped bool) { j.converted("CBOR", value, cbor.ToJSON, enveloped) }
+
+// yaml takes an object stored as YAML.
+func (j *job) yaml(value []byte, enveloped bool) { j.converted("YAML", value, yaml.ToJSON, enveloped) }
+
+// converted takes an object written in a form that becomes JSON first.
+func (j *job) converted(form string, value []byte, toJSON func([]byte) ([]byte, error), enveloped bool) {
+	obj, err := toJSON(value)
+	if err == nil {
+		j.object(obj, enveloped)
+		return
+	}
+	if !j.o.ShowSecrets && (j.secret || mentionsSecret(value) || isSecretKind(j.r.APIVersion, j.r.Kind)) {
+		// The reason may quote the value.
+		j.withhold(fmt.Errorf("%w: %s that cannot be read", ErrDamaged, form))
+		return
+	}
+	j.r.Err = fmt.Errorf("%w: %s: %w", ErrDamaged, form, err)
+}
+
+// object takes an object as one line of JSON.
+func (j *job) object(obj []byte, enveloped bool) {
 	if len(obj) == 0 || obj[0] != '{' {
-		j.r.Err = fmt.Errorf("%w: the envelope holds JSON that is no object", ErrDamaged)
+		j.r.Err = fmt.Errorf("%w: what is stored is no object", ErrDamaged)
 		if j.secret {
 			j.withhold(nil)
 		}
 		return
-	}
-	if !utf8.Valid(obj) {
-		obj = bytes.ToValidUTF8(obj, []byte("\ufffd"))
-		j.r.Err = fmt.Errorf("%w: JSON with bytes that are no UTF-8, shown as U+FFFD", ErrDamaged)
 	}
 	apiVersion, kind := typeMeta(obj)
 	if !enveloped || kind != "" {
@@ -463,7 +510,7 @@ func unpack(e envelope) ([]byte, error) {
 // newlines looks whether a terminal damaged the value, and reads it as it was.
 func (j *job) newlines(value []byte) {
 	if repaired, ok := withoutCR(value); ok {
-		again := job{Decoder: j.Decoder, key: j.key, resource: j.resource, rev: j.rev, r: Result{Encoding: Protobuf, Seal: j.r.Seal, Plain: repaired}, secret: j.secret}
+		again := job{Decoder: j.Decoder, key: j.key, resource: j.resource, rev: j.rev, r: Result{Encoding: Protobuf, Seal: j.r.Seal, Plain: repaired}, secret: j.secretKey()}
 		again.protobuf(repaired)
 		if again.r.Err == nil || errors.Is(again.r.Err, ErrUnknownKind) {
 			plain := j.r.Plain

@@ -12,6 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
+
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sourcetest/corpus"
 )
 
@@ -117,7 +119,15 @@ func TestOddValues(t *testing.T) {
 		{"empty", "", Text, "", nil},
 		{"a list", "[1]", Text, "", nil},
 		{"bytes", "\x00\x01\xff", Binary, "", nil},
-		{"CBOR, which a later version stores", "\xd9\xd9\xf7\xa1", Binary, "", nil},
+		{"cut CBOR", "\xd9\xd9\xf7\xa1", CBOR, "", ErrDamaged},
+		{"CBOR", "\xd9\xd9\xf7\xa2\x41n\x1b\x7f\xff\xff\xff\xff\xff\xff\xff\x41b\xd6\x42hi", CBOR, `{"b":"aGk=","n":9223372036854775807}`, nil},
+		{"CBOR that is no object", "\xd9\xd9\xf7\x01", CBOR, "", ErrDamaged},
+		{"CBOR in an envelope", string(wrapped("v1", "Pod", []byte("\xa1\x41n\x01"), pb(4, []byte("application/cbor")))), Protobuf, `{"n":1}`, nil},
+		{"YAML", "kind: W\napiVersion: a.b/v1\nspec: {m: 1.50, big: 12345678901234567890123, yes: on, \"q\": '1'}\n", YAML, `{"kind":"W","apiVersion":"a.b/v1","spec":{"m":1.50,"big":12345678901234567890123,"true":true,"q":"1"}}`, nil},
+		{"YAML in an envelope", string(wrapped("v1", "Pod", []byte("m: 0x10"), pb(4, []byte("application/yaml")))), Protobuf, `{"m":16}`, nil},
+		{"two YAML documents", "kind: W\napiVersion: v1\n---\na: 1\n", YAML, "", ErrDamaged},
+		{"broken YAML", "kind: W\napiVersion: v1\na: [\n", YAML, "", ErrDamaged},
+		{"text with a kind", "kind: of magic\n", Text, "", nil},
 		{"cut JSON", `{"a":`, JSON, "", ErrDamaged},
 		{"JSON with more behind it", `{"a":1} x`, JSON, "", ErrDamaged},
 		{"JSON that is no UTF-8", "{\"a\":\"\xff\"}", JSON, "{\"a\":\"\ufffd\"}", ErrDamaged},
@@ -183,6 +193,20 @@ func TestSecretsDoNotLeak(t *testing.T) {
 	note := pb(1, join(pb(1, []byte("n")), pb(12, join(pb(1, []byte(lastApplied)), pb(2, []byte(`{"kind":"Secret", "stringData":{"password":"`+hidden+`"}}`))))))
 	good := join(note, data)
 	secretJSON := `{"kind":"Secret","apiVersion":"v1","metadata":{"annotations":{"` + lastApplied + `":"{\"data\":{\"p\":\"` + hidden + `\"}}","other":"{broken ` + hidden + `"}},"data":{"p":"` + hidden + `"},"D\u0061ta":{"q":"` + hidden + `"},"stringData":{"p":["` + hidden + `"]},"stringdata":"` + hidden + `"}`
+	secretYAML := "apiVersion: v1\nkind: Secret\nmetadata: {annotations: {a: 'b'}}\nextra: {deep: [" + hidden + "]}\ndata: {p: " + hidden + "}\n# " + hidden + "\n"
+	var tree any
+	if err := json.Unmarshal([]byte(secretJSON), &tree); err != nil {
+		t.Fatal(err)
+	}
+	secretCBOR, err := direct.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secretCBOR = join([]byte("\xd9\xd9\xf7"), secretCBOR)
+	copied := func(kind string) string {
+		s, _ := json.Marshal(secretJSON)
+		return `{"kind":"` + kind + `","apiVersion":"v1","metadata":{"annotations":{"` + lastApplied + `":` + string(s) + `}}}`
+	}
 	d := NewDecoder(Options{})
 	show := NewDecoder(Options{ShowSecrets: true})
 	for _, c := range []struct {
@@ -211,6 +235,21 @@ func TestSecretsDoNotLeak(t *testing.T) {
 		{"cut JSON", "", []byte(secretJSON[:len(secretJSON)-1]), false},
 		{"JSON list", "", []byte(`{"kind":"List","apiVersion":"v1","items":[` + secretJSON + `,{"kind":"Pod"}]}`), true},
 		{"JSON SecretList", "", []byte(`{"kind":"SecretList","apiVersion":"v1","items":[{"data":{"a":"` + hidden + `"}},"` + hidden + `"]}`), true},
+		{"JSON with a field nobody knows", "", []byte(`{"kind":"Secret","apiVersion":"v1","new":{"p":["` + hidden + `"]},"n2":"` + hidden + `","type":{"a":"` + hidden + `"},"immutable":"` + hidden + `"}`), true},
+		{"JSON with odd metadata", "", []byte(`{"kind":"Secret","apiVersion":"v1","metadata":"` + hidden + `","Metadata":{"annotations":"` + hidden + `"}}`), true},
+		{"JSON with an odd annotation", "", []byte(`{"kind":"Secret","apiVersion":"v1","metadata":{"annotations":{"a":["` + hidden + `"]}}}`), true},
+		{"YAML", "", []byte(secretYAML), true},
+		{"YAML at a Secret's key", secretKey, []byte(strings.Replace(secretYAML, "kind: Secret", "kind: S", 1)), true},
+		{"broken YAML", "", []byte(secretYAML + " : ["), false},
+		{"YAML behind another document", otherKey, []byte("kind: P\napiVersion: v1\n---\n" + secretYAML), false},
+		{"YAML in an envelope", "", wrapped("v1", "Secret", []byte(secretYAML), pb(4, []byte("application/yaml"))), true},
+		{"CBOR", "", secretCBOR, true},
+		{"cut CBOR", "", secretCBOR[:len(secretCBOR)-1], false},
+		{"CBOR in an envelope", "", wrapped("v1", "Secret", secretCBOR, pb(4, []byte("application/cbor"))), true},
+		{"in another object's annotation", otherKey, wrapped("v1", "Pod", note), true},
+		{"in another JSON object's annotation", otherKey, []byte(copied("Pod")), true},
+		{"in the annotation of a custom resource", "/registry/a.b/ws/n", []byte(strings.Replace(copied("W"), `"v1"`, `"a.b/v1"`, 1)), true},
+		{"in the annotation of a list's item", "", []byte(`{"kind":"List","apiVersion":"v1","items":[` + copied("Pod") + `]}`), true},
 		{"text at a Secret's key", secretKey, []byte(hidden), false},
 		{"bytes at a Secret's key", secretKey, []byte("\x00" + hidden), false},
 	} {

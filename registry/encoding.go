@@ -3,6 +3,9 @@ package registry
 import (
 	"bytes"
 	"unicode/utf8"
+
+	"github.com/etcdctl-plus/etcdctl-plus/registry/cbor"
+	"github.com/etcdctl-plus/etcdctl-plus/registry/yaml"
 )
 
 // Encoding is how a value is written.
@@ -12,7 +15,9 @@ type Encoding string
 const (
 	Protobuf Encoding = "protobuf" // Kubernetes' envelope around a protobuf message
 	JSON     Encoding = "json"
-	Text     Encoding = "text"   // readable text that is no JSON object
+	CBOR     Encoding = "cbor"
+	YAML     Encoding = "yaml"
+	Text     Encoding = "text"   // readable text that is no object
 	Binary   Encoding = "binary" // anything else
 )
 
@@ -28,7 +33,12 @@ func DetectEncoding(value []byte) Encoding {
 		return Protobuf
 	case bytes.HasPrefix(bytes.TrimLeft(value, " \t\r\n"), []byte{'{'}):
 		return JSON
+	case cbor.Is(value):
+		return CBOR
 	case utf8.Valid(value) && !bytes.ContainsFunc(value, unreadable):
+		if yaml.Is(value) {
+			return YAML
+		}
 		return Text
 	}
 	return Binary

@@ -55,13 +55,23 @@ func isListKind(apiVersion, kind string) bool {
 	return !strings.Contains(apiVersion, "/") && strings.HasSuffix(kind, "List")
 }
 
+// mayHoldSecret tells, cheaply, whether an object that is no Secret may hold one in
+// an annotation: kubectl apply's, or another with a quoted kind.
+func mayHoldSecret(obj []byte) bool {
+	return bytes.Contains(obj, []byte("/last-applied-configuration")) || bytes.Contains(obj, []byte(`Secret\"`))
+}
+
 // object redacts one JSON object, which must be valid and compact. With force it
 // is taken for a Secret whatever it says; otherwise it is looked at: Secrets are
-// redacted, and Secrets among the items of a list.
+// redacted, and Secrets among the items of a list and in annotations.
+//
+// Of a Secret only what is known to be harmless is shown: apiVersion, kind,
+// metadata, type and immutable. Any other field, known or not, becomes a marker.
 func (r *Redactor) object(obj []byte, force bool) (_ []byte, redacted bool) {
 	apiVersion, kind := typeMeta(obj)
 	secret := force || isSecretKind(apiVersion, kind)
-	if !secret && !isListKind(apiVersion, kind) {
+	list := isListKind(apiVersion, kind)
+	if !secret && !list && !mayHoldSecret(obj) {
 		return obj, false
 	}
 	out := []byte{'{'}
@@ -72,18 +82,32 @@ func (r *Redactor) object(obj []byte, force bool) (_ []byte, redacted bool) {
 		out = append(append(out, rawName...), ':')
 		hit := false
 		switch low := strings.ToLower(name); {
-		case low == "items":
+		case low == "items" && (secret || list) && value[0] == '[':
 			value, hit = r.items(value, secret)
+		case low == "metadata":
+			value, hit = r.metadata(value, secret)
 		case !secret:
 		case low == "data" || low == "stringdata":
 			value, hit = r.values(value, low == "data")
-		case low == "metadata":
-			value, hit = r.metadata(value)
+		case harmless(name, value):
+		default:
+			value, hit = r.scalar(value, false), true
 		}
 		redacted = redacted || hit
 		out = append(out, value...)
 	})
 	return append(out, '}'), redacted || secret
+}
+
+// harmless tells whether a member of a Secret cannot hold its values.
+func harmless(name string, value []byte) bool {
+	switch name {
+	case "apiVersion", "kind", "type":
+		return value[0] == '"' || string(value) == "null"
+	case "immutable":
+		return value[0] == 't' || value[0] == 'f' || value[0] == 'n'
+	}
+	return string(value) == "null"
 }
 
 // items redacts the objects of a list. In a list that is no SecretList each object
@@ -143,11 +167,15 @@ func (r *Redactor) scalar(v []byte, base64ed bool) []byte {
 	return transcode.AppendString(nil, r.Marker(plain))
 }
 
-// metadata redacts the annotations that repeat the object.
-func (r *Redactor) metadata(value []byte) (_ []byte, redacted bool) {
+// metadata redacts the annotations that repeat the object, which is a Secret, or
+// that hold a Secret of their own.
+func (r *Redactor) metadata(value []byte, secret bool) (_ []byte, redacted bool) {
+	if value[0] != '{' {
+		return r.misplaced(value, secret)
+	}
 	return mapMember(value, "annotations", func(notes []byte) ([]byte, bool) {
-		if len(notes) == 0 || notes[0] != '{' {
-			return notes, false
+		if notes[0] != '{' {
+			return r.misplaced(notes, secret)
 		}
 		out := []byte{'{'}
 		hit := false
@@ -155,7 +183,7 @@ func (r *Redactor) metadata(value []byte) (_ []byte, redacted bool) {
 			if len(out) > 1 {
 				out = append(out, ',')
 			}
-			v, one := r.annotation(name, v)
+			v, one := r.annotation(name, v, secret)
 			hit = hit || one
 			out = append(append(append(out, rawName...), ':'), v...)
 		})
@@ -163,23 +191,39 @@ func (r *Redactor) metadata(value []byte) (_ []byte, redacted bool) {
 	})
 }
 
-// annotation redacts last-applied-configuration, and any other annotation that
-// holds an object: other tools keep copies too.
-func (r *Redactor) annotation(name string, v []byte) ([]byte, bool) {
-	var s string
-	if json.Unmarshal(v, &s) != nil {
+// misplaced takes a value that should be an object and is none: in a Secret it may
+// be anything.
+func (r *Redactor) misplaced(v []byte, secret bool) ([]byte, bool) {
+	if !secret || string(v) == "null" {
 		return v, false
+	}
+	return r.scalar(v, false), true
+}
+
+// annotation redacts last-applied-configuration, and any other annotation that
+// holds an object: other tools keep copies too. Of a Secret every such object is
+// taken for a copy, of other objects what says that it is a Secret.
+func (r *Redactor) annotation(name string, v []byte, secret bool) ([]byte, bool) {
+	var s string
+	if v[0] != '"' || json.Unmarshal(v, &s) != nil {
+		return r.misplaced(v, secret)
 	}
 	text := bytes.TrimSpace([]byte(s))
 	if len(text) > 0 && text[0] == '{' {
 		var compact bytes.Buffer
 		if json.Compact(&compact, text) == nil {
-			inner, _ := r.object(compact.Bytes(), true)
+			inner, hit := r.object(compact.Bytes(), secret)
+			if !hit {
+				return v, false
+			}
 			return transcode.AppendString(nil, inner), true
 		}
-		return r.scalar(v, false), true // damaged: it may hold anything
+		if secret || mentionsSecret(text) {
+			return r.scalar(v, false), true // damaged: it may hold anything
+		}
+		return v, false
 	}
-	if name == lastApplied && len(text) > 0 {
+	if name == lastApplied && len(text) > 0 && (secret || mentionsSecret(text)) {
 		return r.scalar(v, false), true
 	}
 	return v, false

@@ -2,9 +2,11 @@ package transcode
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
+	"github.com/etcdctl-plus/etcdctl-plus/registry/cbor"
 	"github.com/etcdctl-plus/etcdctl-plus/registry/schema"
 )
 
@@ -39,6 +41,11 @@ func (t *Transcoder) special(dst []byte, m *schema.Message, f *schema.Field, typ
 		case !nonzero, len(raw) == 0 && loose(typ, sub):
 			dst = append(dst, "null"...)
 		default:
+			if cbor.Is(raw) || loose(typ, sub) && cborObject(raw) {
+				if raw, err = cbor.ToJSON(raw); err != nil {
+					return dst, nonzero, t.fail(m, f, -1, fmt.Errorf("CBOR: %w", err))
+				}
+			}
 			if dst, err = appendJSON(dst, raw); err != nil {
 				err = t.fail(m, f, -1, err)
 			}
@@ -84,6 +91,12 @@ func (t *Transcoder) special(dst []byte, m *schema.Message, f *schema.Field, typ
 // loose tells whether an empty but present value is null rather than invalid.
 func loose(typ schema.Type, m *schema.Message) bool {
 	return typ == schema.LooseJSON || m.Name == "k8s.io/apimachinery/pkg/apis/meta/v1.FieldsV1"
+}
+
+// cborObject tells whether managed fields are CBOR: a map or a tag, which begins
+// with a byte that no JSON begins with. No tag tells it before.
+func cborObject(raw []byte) bool {
+	return len(raw) > 0 && (raw[0] >= 0xa0 && raw[0] <= 0xbf || raw[0] >= 0xc6 && raw[0] <= 0xdb || raw[0] == 0xf6)
 }
 
 // union is an opened message of which one field or another is printed.

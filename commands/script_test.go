@@ -48,7 +48,7 @@ func (r removing) Run() int {
 //	corpus              snapshot.db, later.db and enc.yaml of a real cluster; that
 //	                    they are byte-identical at the end is checked by itself
 //	truth NAME          copy one file of the corpus's truth here
-//	etcd [FILE]         start an etcd, empty or from a file; sets ETCDCTL_ENDPOINTS
+//	etcd [FILE [VAR]]   start an etcd, empty ("") or from a file; sets ETCDCTL_ENDPOINTS, or VAR
 //	seed KEY=VALUE…     put keys; a value such as 10B stands for that many bytes
 //	pty CMD ARG…        run on a terminal of 80 columns; output in stdout
 //	hexfile FILE HEX…   write bytes
@@ -114,13 +114,17 @@ func cmdTruth(ts *testscript.TestScript, _ bool, args []string) {
 
 func cmdEtcd(ts *testscript.TestScript, _ bool, args []string) {
 	o := sandbox.Options{}
-	if len(args) > 0 {
+	if len(args) > 0 && args[0] != "" {
 		o.From = ts.MkAbs(args[0])
 	}
 	s, err := sandbox.Start(context.Background(), o)
 	must(ts, err)
 	ts.Defer(func() { must(ts, s.Close()) })
-	ts.Setenv("ETCDCTL_ENDPOINTS", s.Endpoint())
+	name := "ETCDCTL_ENDPOINTS"
+	if len(args) > 1 {
+		name = args[1]
+	}
+	ts.Setenv(name, s.Endpoint())
 }
 
 func cmdSeed(ts *testscript.TestScript, _ bool, args []string) {

@@ -59,7 +59,12 @@ func (s *SourceFlags) Open(ctx context.Context, env *Env) (keyspace.Source, erro
 	if env.Flags.Given("endpoints") {
 		return nil, Usagef("--db and --endpoints exclude each other: is it the file or the cluster you want?")
 	}
-	src, err := dbfile.Open(ctx, s.DB, dbfile.Options{Copy: s.Copy, IgnoreChecksum: s.SkipHash})
+	return s.File(ctx, env, s.DB)
+}
+
+// File opens a file or data folder as a source, by the flags that say how.
+func (s *SourceFlags) File(ctx context.Context, env *Env, path string) (keyspace.Source, error) {
+	src, err := dbfile.Open(ctx, path, dbfile.Options{Copy: s.Copy, IgnoreChecksum: s.SkipHash})
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +74,7 @@ func (s *SourceFlags) Open(ctx context.Context, env *Env) (keyspace.Source, erro
 		return nil, err
 	}
 	if info.Note != "" {
-		env.Warn("%s: %s", s.DB, info.Note)
+		env.Warn("%s: %s", path, info.Note)
 	}
 	return src, nil
 }
@@ -95,6 +100,25 @@ func (s *SourceFlags) Live(ctx context.Context, env *Env, serializable bool) (ke
 		return nil, err
 	}
 	src := live.New(client, live.Options{Serializable: serializable})
+	env.OnClose(src.Close)
+	return src, nil
+}
+
+// Member opens one member as a source: what it says is its own word, not the
+// cluster's.
+func (s *SourceFlags) Member(ctx context.Context, env *Env, endpoint string) (keyspace.Source, error) {
+	set, err := env.Settings()
+	if err != nil {
+		return nil, err
+	}
+	one := *set
+	one.Endpoints, one.DiscoverySRV, one.EndpointsFrom = []string{endpoint}, "", "argument"
+	client, err := Dial(ctx, &one, env.AskPassword)
+	if err != nil {
+		return nil, err
+	}
+	env.OnClose(client.Close)
+	src := live.New(client, live.Options{Serializable: true})
 	env.OnClose(src.Close)
 	return src, nil
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -188,52 +186,9 @@ func (o *historyOptions) view(e keyspace.Event) (eventView, error) {
 	if !o.diff {
 		return v, nil
 	}
-	return v, o.changes(&v, e, now)
-}
-
-// changes fills in what e changed, as far as both values can be compared.
-func (o *historyOptions) changes(v *eventView, e keyspace.Event, now cli.Value) error {
-	if e.Prev == nil {
-		v.notes = []string{"created"}
-		if e.Record.Version > 1 {
-			v.notes = []string{"the version before was compacted away"}
-		}
-		return nil
-	}
-	before := o.dec.Value(*e.Prev)
-	if before.JSON() == nil || now.JSON() == nil {
-		v.notes = []string{fmt.Sprintf("value: %d → %d bytes", len(e.Prev.Value), len(e.Record.Value))}
-		if now.Problem != "" {
-			v.notes = append(v.notes, now.Problem)
-		}
-		return nil
-	}
-	ch, err := inspect.Changes(before.JSON(), now.JSON())
-	if err != nil {
-		return fmt.Errorf("compare versions of %q at revision %d: %w", e.Record.Key, e.Rev.Main, err)
-	}
-	if !o.managed {
-		ch = slices.DeleteFunc(ch, func(c inspect.Change) bool { return strings.HasPrefix(c.Path, ".metadata.managedFields") })
-	}
-	v.Changes = ch
-	for _, c := range ch {
-		v.notes = append(v.notes, changeLine(c))
-	}
-	if len(ch) == 0 {
-		v.notes = []string{"nothing but what is hidden or not decoded"}
-	}
-	return nil
-}
-
-func changeLine(c inspect.Change) string {
-	switch {
-	case c.Old == nil:
-		return c.Path + ": added " + string(c.New)
-	case c.New == nil:
-		return c.Path + ": removed " + string(c.Old)
-	default:
-		return c.Path + ": " + string(c.Old) + " → " + string(c.New)
-	}
+	var err error
+	v.Changes, v.notes, err = changes(o.dec, e.Prev, e.Record, now, o.managed)
+	return v, err
 }
 
 func (v eventView) Table() output.Table {
@@ -254,19 +209,6 @@ func (v eventView) Table() output.Table {
 		t.Rows = [][]string{row}
 		return t
 	}
-	t.Columns = append(t.Columns, output.Column{Name: "CHANGE", Wrap: true})
-	t.Rows = [][]string{append(row, first(v.notes))}
-	for _, n := range v.notes[min(1, len(v.notes)):] {
-		more := make([]string, len(t.Columns))
-		more[len(more)-1] = n
-		t.Rows = append(t.Rows, more)
-	}
+	addNotes(&t, row, v.notes)
 	return t
-}
-
-func first(s []string) string {
-	if len(s) == 0 {
-		return ""
-	}
-	return s[0]
 }

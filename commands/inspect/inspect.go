@@ -11,10 +11,11 @@ import (
 func New(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect",
-		Short: "Sizes, keys and history of any keyspace, live or in a file",
-		Long: `Sizes, keys and history of any keyspace: a live cluster, a snapshot, a member's
+		Short: "Sizes, keys, history and differences of any keyspace, live or in a file",
+		Long: `Sizes, keys, history, differences, leases of any keyspace: a live cluster, a snapshot, a member's
 file or its data folder (--db). Nothing is ever written to what is read.`,
 	}
-	c.AddCommand(newUsageCmd(env), newKeysCmd(env), newHistoryCmd(env))
+	c.AddCommand(newUsageCmd(env), newKeysCmd(env), newHistoryCmd(env),
+		newDiffCmd(env), newChurnCmd(env), newLeasesCmd(env), newSpaceCmd(env))
 	return c
 }

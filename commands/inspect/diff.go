@@ -1,0 +1,307 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
+	"github.com/etcdctl-plus/etcdctl-plus/output"
+)
+
+type diffOptions struct {
+	env       *cli.Env
+	source    cli.SourceFlags
+	decoder   cli.DecodeFlags
+	from, to  side
+	prefix    string
+	brief     bool
+	rewritten bool
+	managed   bool
+	exitCode  bool
+	dec       *cli.Decoding
+}
+
+func newDiffCmd(env *cli.Env) *cobra.Command {
+	o := diffOptions{env: env}
+	c := &cobra.Command{
+		Use:   "diff FROM TO",
+		Short: "What differs between two revisions, files, clusters or members",
+		Long: `What differs between two keyspaces, key by key; of Kubernetes objects and of JSON,
+what changed inside. FROM and TO are each one of
+
+  PATH, PATH@REV          a snapshot, a member's file or a data folder
+  live, live@REV          the cluster
+  HOST:PORT, URL, …@REV   one member by its own word
+  @REV                    a revision of the file given with --db, or of the cluster
+
+A key that was written again with the same value is left out unless --rewritten.
+
+Two members are compared at one revision, the newest that both have; then every
+difference, also of revisions, is damage and the exit code is 10. For other pairs
+--exit-code gives 10 when something differs.
+
+Server cost (live): every key and value under the prefix is read and sent once
+from each side, pinned to a revision.`,
+		Example: `  etcdctl-plus inspect diff yesterday.db today.db
+  etcdctl-plus inspect diff snapshot.db live --prefix /registry/configmaps/
+  etcdctl-plus inspect diff @1400 @1491 --db snapshot.db
+  etcdctl-plus inspect diff https://10.0.0.1:2379 https://10.0.0.2:2379`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := o.complete(args); err != nil {
+				return err
+			}
+			return o.run(c.Context())
+		},
+	}
+	f := c.Flags()
+	o.source.Define(f)
+	o.decoder.Define(f)
+	f.StringVar(&o.prefix, "prefix", "", "only keys that start with this")
+	f.BoolVar(&o.brief, "brief", false, "only which keys differ, not what changed inside")
+	f.BoolVar(&o.rewritten, "rewritten", false, "also keys with the same value that were written again")
+	f.BoolVar(&o.managed, "show-managed-fields", false, "show changes of metadata.managedFields too")
+	f.BoolVar(&o.exitCode, "exit-code", false, "end with exit code 10 when something differs")
+	return c
+}
+
+// side is one of the two keyspaces.
+type side struct {
+	text     string
+	rev      int64
+	path     string // a file
+	endpoint string // one member
+	live     bool   // the cluster
+}
+
+var sideRev = regexp.MustCompile(`^(.*)@(\d+)$`)
+
+func parseSide(s string) (side, error) {
+	d := side{text: s}
+	if m := sideRev.FindStringSubmatch(s); m != nil {
+		if _, err := os.Stat(s); err != nil { // else a file whose name ends like that
+			rev, err := cli.ParseRev(m[2])
+			if err != nil {
+				return d, err
+			}
+			s, d.rev = m[1], rev
+			if s == "" {
+				return d, nil
+			}
+		}
+	}
+	_, err := os.Stat(s)
+	switch {
+	case s == "live":
+		d.live = true
+	case err == nil:
+		d.path = s
+	case strings.Contains(s, "://"), regexp.MustCompile(`^[^/]+:\d+$`).MatchString(s):
+		d.endpoint = s
+	default:
+		d.path = s
+	}
+	return d, nil
+}
+
+func (o *diffOptions) complete(args []string) (err error) {
+	if o.from, err = parseSide(args[0]); err != nil {
+		return err
+	}
+	if o.to, err = parseSide(args[1]); err != nil {
+		return err
+	}
+	named := func(d side) bool { return d.live || d.path != "" || d.endpoint != "" }
+	if o.source.DB != "" && named(o.from) && named(o.to) {
+		return cli.Usagef("--db is for @REV; both sides are named already")
+	}
+	if o.from.text == o.to.text {
+		return cli.Usagef("both sides are %s", o.from.text)
+	}
+	if o.brief {
+		return o.decoder.Unused("the comparison of values, which --brief leaves out")
+	}
+	return nil
+}
+
+func (o *diffOptions) run(ctx context.Context) error {
+	p, err := o.env.Printer(output.Views()...)
+	if err != nil {
+		return err
+	}
+	if _, err := o.decoder.Options(); err != nil {
+		return err
+	}
+	from, err := o.open(ctx, o.from)
+	if err != nil {
+		return err
+	}
+	to := from
+	if o.from.endpoint != o.to.endpoint || o.from.path != o.to.path || o.from.live != o.to.live {
+		if to, err = o.open(ctx, o.to); err != nil {
+			return err
+		}
+	}
+	members := o.from.endpoint != "" && o.to.endpoint != ""
+	if err := o.pin(ctx, from, to, members); err != nil {
+		return err
+	}
+	if !o.brief {
+		if o.dec, err = o.decoder.Open(ctx, to, o.to.rev); err != nil {
+			return err
+		}
+	}
+	n, err := o.print(ctx, p, from, to, members)
+	if err != nil {
+		return err
+	}
+	if n > 0 && (members || o.exitCode) {
+		return cli.Failf(cli.Integrity, "%d keys differ between %s and %s", n, o.from.text, o.to.text)
+	}
+	return nil
+}
+
+func (o *diffOptions) open(ctx context.Context, d side) (keyspace.Source, error) {
+	switch {
+	case d.path != "":
+		return o.source.File(ctx, o.env, d.path)
+	case d.endpoint != "":
+		return o.source.Member(ctx, o.env, d.endpoint)
+	case d.live:
+		return o.source.Live(ctx, o.env, false)
+	}
+	return o.source.Open(ctx, o.env)
+}
+
+// pin fixes both revisions; of two members to the newest that both have.
+func (o *diffOptions) pin(ctx context.Context, from, to keyspace.Source, members bool) error {
+	a, err := from.Info(ctx)
+	if err != nil {
+		return err
+	}
+	b, err := to.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if members {
+		if a.ClusterID != b.ClusterID {
+			o.env.Warn("%s and %s belong to different clusters", o.from.text, o.to.text)
+		}
+		a.Revision = min(a.Revision, b.Revision)
+		b.Revision = a.Revision
+	}
+	for _, x := range []struct {
+		side *side
+		rev  int64
+	}{{&o.from, a.Revision}, {&o.to, b.Revision}} {
+		if x.side.rev == 0 {
+			x.side.rev = x.rev
+		}
+	}
+	return nil
+}
+
+func (o *diffOptions) print(ctx context.Context, p *output.Printer, from, to keyspace.Source, members bool) (int, error) {
+	ra, rb := keyspace.Prefix([]byte(o.prefix)), keyspace.Prefix([]byte(o.prefix))
+	ra.Rev, rb.Rev = o.from.rev, o.to.rev
+	s := p.Stream(output.Envelope{})
+	n := 0
+	for d, err := range inspect.Diff(ctx, from, to, ra, rb) {
+		if err != nil {
+			return n, err
+		}
+		if d.Kind == inspect.Rewritten && !o.rewritten && !members {
+			continue
+		}
+		n++
+		v, err := o.view(d)
+		if err != nil {
+			return n, err
+		}
+		if err := s.Write(v); err != nil {
+			return n, err
+		}
+	}
+	return n, s.Close(fmt.Sprintf("no difference between revision %d of %s and revision %d of %s", o.from.rev, o.from.text, o.to.rev, o.to.text))
+}
+
+// diffView is one key that differs.
+type diffView struct {
+	Kind      inspect.DifferenceKind `json:"kind"`
+	Key       string                 `json:"key,omitempty"`
+	KeyBase64 []byte                 `json:"keyBase64,omitempty"` // instead of key when that is no UTF-8
+	FromRev   int64                  `json:"fromModRevision,omitempty"`
+	ToRev     int64                  `json:"toModRevision,omitempty"`
+	FromBytes *int                   `json:"fromValueBytes,omitempty"`
+	ToBytes   *int                   `json:"toValueBytes,omitempty"`
+	Changes   []inspect.Change       `json:"changes,omitempty"`
+	Notes     []string               `json:"notes,omitempty"` // for what has no changes by path
+
+	key   string
+	lines []string
+	brief bool
+}
+
+func (o *diffOptions) view(d inspect.Difference) (diffView, error) {
+	v := diffView{Kind: d.Kind, key: string(d.Key()), brief: o.brief}
+	if utf8.Valid(d.Key()) {
+		v.Key = v.key
+	} else {
+		v.KeyBase64 = d.Key()
+	}
+	if d.Old != nil {
+		n := len(d.Old.Value)
+		v.FromRev, v.FromBytes = d.Old.ModRev, &n
+	}
+	if d.New != nil {
+		n := len(d.New.Value)
+		v.ToRev, v.ToBytes = d.New.ModRev, &n
+	}
+	if o.brief || d.Kind != inspect.Changed {
+		if d.Kind == inspect.Rewritten {
+			v.lines = []string{fmt.Sprintf("same value; version %d → %d", d.Old.Version, d.New.Version)}
+		}
+		return v, nil
+	}
+	var err error
+	v.Changes, v.lines, err = changes(o.dec, d.Old, *d.New, o.dec.Value(*d.New), o.managed)
+	if v.Changes == nil {
+		v.Notes = v.lines
+	}
+	return v, err
+}
+
+func (v diffView) Table() output.Table {
+	t := output.Table{Columns: []output.Column{
+		{Name: "KIND", Keep: true}, {Name: "KEY"}, {Name: "FROM REV", Right: true, Keep: true, Drop: true}, {Name: "TO REV", Right: true, Keep: true, Drop: true},
+		{Name: "FROM BYTES", Right: true, Wide: true}, {Name: "TO BYTES", Right: true, Wide: true},
+	}}
+	number := func(n *int) string {
+		if n == nil {
+			return ""
+		}
+		return fmt.Sprint(*n)
+	}
+	row := []string{string(v.Kind), v.key, rev(v.FromRev), rev(v.ToRev), number(v.FromBytes), number(v.ToBytes)}
+	if v.brief {
+		t.Rows = [][]string{row}
+		return t
+	}
+	addNotes(&t, row, v.lines)
+	return t
+}
+
+func rev(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}

@@ -10,6 +10,8 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/registry/schema"
 )
 
+var errNoFields = errors.New("managed fields are an object")
+
 var errUnion = errors.New("the type of a number-or-string is neither")
 
 // special prints the messages whose JSON is not that of their fields.
@@ -41,8 +43,11 @@ func (t *Transcoder) special(dst []byte, m *schema.Message, f *schema.Field, typ
 		case !nonzero, len(raw) == 0 && loose(typ, sub):
 			dst = append(dst, "null"...)
 		default:
-			if cbor.Is(raw) || loose(typ, sub) && cborObject(raw) {
-				if raw, err = cbor.ToJSON(raw); err != nil {
+			if managed := managedFields(sub); cbor.Is(raw) || managed && cborObject(raw) {
+				if raw, err = cbor.ToJSON(raw); err == nil && managed && raw[0] != '{' && raw[0] != 'n' {
+					err = errNoFields
+				}
+				if err != nil {
 					return dst, nonzero, t.fail(m, f, -1, fmt.Errorf("CBOR: %w", err))
 				}
 			}
@@ -90,7 +95,11 @@ func (t *Transcoder) special(dst []byte, m *schema.Message, f *schema.Field, typ
 
 // loose tells whether an empty but present value is null rather than invalid.
 func loose(typ schema.Type, m *schema.Message) bool {
-	return typ == schema.LooseJSON || m.Name == "k8s.io/apimachinery/pkg/apis/meta/v1.FieldsV1"
+	return typ == schema.LooseJSON || managedFields(m)
+}
+
+func managedFields(m *schema.Message) bool {
+	return m.Name == "k8s.io/apimachinery/pkg/apis/meta/v1.FieldsV1"
 }
 
 // cborObject tells whether managed fields are CBOR: a map or a tag, which begins

@@ -1,8 +1,6 @@
 package kmsclient_test
 
 import (
-	"context"
-	"crypto/cipher"
 	"errors"
 	"fmt"
 	"net"
@@ -16,10 +14,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"google.golang.org/grpc"
-	"k8s.io/apiserver/pkg/storage/value"
-	aestransformer "k8s.io/apiserver/pkg/storage/value/encrypt/aes"
-	"k8s.io/apiserver/pkg/storage/value/encrypt/envelope"
-	"k8s.io/apiserver/pkg/storage/value/encrypt/envelope/kmsv2"
 	"k8s.io/klog/v2"
 
 	"github.com/etcdctl-plus/etcdctl-plus/registry/kmsclient"
@@ -30,38 +24,6 @@ import (
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
 	os.Exit(m.Run())
-}
-
-// apiserver is the apiserver's own transformer over a plugin.
-func apiserver(t *testing.T, p *kmstest.Plugin, form string) (string, value.Transformer) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
-	if strings.HasPrefix(form, "v1") {
-		s, err := envelope.NewGRPCService(ctx, p.Endpoint, 3*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return "k8s:enc:kms:v1:vault:", envelope.NewEnvelopeTransformer(s, 10, func(b cipher.Block) (value.Transformer, error) {
-			if form == "v1 before 1.25" {
-				return aestransformer.NewCBCTransformer(b), nil
-			}
-			return aestransformer.NewGCMTransformer(b)
-		})
-	}
-	s, err := kmsv2.NewGRPCService(ctx, p.Endpoint, "vault", 3*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tr, o, cacheKey, err := kmsv2.GenerateTransformer(ctx, "uid", s, form == "v2 seed")
-	if err != nil {
-		t.Fatal(err)
-	}
-	state := kmsv2.State{
-		Transformer: tr, EncryptedObjectKeyID: o.KeyID, EncryptedObjectEncryptedDEKSource: o.EncryptedDEKSource, EncryptedObjectAnnotations: o.Annotations,
-		EncryptedObjectEncryptedDEKSourceType: o.EncryptedDEKSourceType, UID: "uid", ExpirationTimestamp: time.Now().Add(time.Hour), CacheKey: cacheKey,
-	}
-	return "k8s:enc:kms:v2:vault:", kmsv2.NewEnvelopeTransformer(s, "vault", func() (kmsv2.State, error) { return state, nil }, "")
 }
 
 func config(version, endpoint string, timeout time.Duration) *seal.Config {
@@ -101,7 +63,7 @@ func TestOpensWhatTheAPIServerSealed(t *testing.T) {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel()
 			p := kmstest.Start(t, "right")
-			prefix, tr := apiserver(t, p, form)
+			seals := p.APIServer(t, form)
 			c := config(form[:2], p.Endpoint, 0)
 			var h heard
 			plugin := client(t, c, &h)
@@ -109,11 +71,7 @@ func TestOpensWhatTheAPIServerSealed(t *testing.T) {
 			sealed := map[string][]byte{}
 			for i := range values {
 				key := fmt.Sprintf("/registry/secrets/ns/%d", i)
-				b, err := tr.TransformToStorage(context.Background(), []byte("plain "+key), value.DefaultContext(key))
-				if err != nil {
-					t.Fatal(err)
-				}
-				sealed[key] = append([]byte(prefix), b...)
+				sealed[key] = seals("vault", key, []byte("plain "+key))
 			}
 			var wg sync.WaitGroup
 			for range 4 {
@@ -180,18 +138,14 @@ func TestFailures(t *testing.T) {
 		for _, form := range []string{"v1", "v2 key"} {
 			t.Run(c.name+" "+form, func(t *testing.T) {
 				t.Parallel()
-				prefix, tr := apiserver(t, p, form)
+				seals := p.APIServer(t, form)
 				conf := config(form[:2], c.endpoint, 300*time.Millisecond)
 				var h heard
 				plugin := client(t, conf, &h)
 				start := time.Now()
 				for i := range 50 {
 					key := fmt.Sprintf("/registry/secrets/ns/%d", i)
-					v, err := tr.TransformToStorage(context.Background(), []byte("plain"), value.DefaultContext(key))
-					if err != nil {
-						t.Fatal(err)
-					}
-					_, header, err := seal.Open(conf, plugin, "secrets", []byte(key), append([]byte(prefix), v...))
+					_, header, err := seal.Open(conf, plugin, "secrets", []byte(key), seals("vault", key, []byte("plain")))
 					if !errors.Is(err, seal.ErrPlugin) || header.KeyName != "vault" || c.cause != nil && !errors.Is(err, c.cause) {
 						t.Fatalf("%+v, %v", header, err)
 					}

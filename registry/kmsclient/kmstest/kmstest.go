@@ -11,12 +11,18 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/apiserver/pkg/storage/value"
+	aestransformer "k8s.io/apiserver/pkg/storage/value/encrypt/aes"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/envelope"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/envelope/kmsv2"
 	"k8s.io/kms/apis/v1beta1"
 	"k8s.io/kms/apis/v2"
 )
@@ -140,4 +146,51 @@ func (s serverV2) Decrypt(_ context.Context, r *v2.DecryptRequest) (*v2.DecryptR
 	}
 	plain, err := s.p.open(r.Ciphertext)
 	return &v2.DecryptResponse{Plaintext: plain}, err
+}
+
+// APIServer returns what seals values as a kube-apiserver does with the plugin
+// called name, by the apiserver's own transformers. form is "v1", "v1 before 1.25",
+// "v2 key" or "v2 seed".
+func (p *Plugin) APIServer(t testing.TB, form string) func(name, key string, plain []byte) []byte {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	version, _, _ := strings.Cut(form, " ")
+	tr := p.transformer(ctx, t, version, form)
+	return func(name, key string, plain []byte) []byte {
+		b, err := tr.TransformToStorage(ctx, plain, value.DefaultContext(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append([]byte("k8s:enc:kms:"+version+":"+name+":"), b...)
+	}
+}
+
+func (p *Plugin) transformer(ctx context.Context, t testing.TB, version, form string) value.Transformer {
+	t.Helper()
+	if version == "v1" {
+		s, err := envelope.NewGRPCService(ctx, p.Endpoint, 3*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return envelope.NewEnvelopeTransformer(s, 10, func(b cipher.Block) (value.Transformer, error) {
+			if form == "v1 before 1.25" {
+				return aestransformer.NewCBCTransformer(b), nil
+			}
+			return aestransformer.NewGCMTransformer(b)
+		})
+	}
+	s, err := kmsv2.NewGRPCService(ctx, p.Endpoint, "kmstest", 3*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr, o, cacheKey, err := kmsv2.GenerateTransformer(ctx, "uid", s, form == "v2 seed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := kmsv2.State{
+		Transformer: tr, EncryptedObjectKeyID: o.KeyID, EncryptedObjectEncryptedDEKSource: o.EncryptedDEKSource, EncryptedObjectAnnotations: o.Annotations,
+		EncryptedObjectEncryptedDEKSourceType: o.EncryptedDEKSourceType, UID: "uid", ExpirationTimestamp: time.Now().Add(time.Hour), CacheKey: cacheKey,
+	}
+	return kmsv2.NewEnvelopeTransformer(s, "kmstest", func() (kmsv2.State, error) { return state, nil }, "")
 }

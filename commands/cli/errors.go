@@ -161,7 +161,7 @@ func Describe(err error) *Error {
 		if errors.As(err, &sum) {
 			d.Hint = "use another copy of the snapshot; --db-skip-hash-check reads this one all the same"
 		}
-	case errors.Is(err, keyspace.ErrNotDatabase):
+	case errors.Is(err, keyspace.ErrNotDatabase), errors.Is(err, dbfile.ErrSealed):
 		d.Code = Usage
 	case errors.As(err, &cfg):
 		d.Code = Config

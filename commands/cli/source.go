@@ -20,6 +20,8 @@ type SourceFlags struct {
 	Copy bool
 	// SkipHash reads a snapshot whose checksum does not fit.
 	SkipHash bool
+	// WALDir is the write-ahead log where it does not lie in the data folder.
+	WALDir string
 
 	flags *pflag.FlagSet
 }
@@ -30,6 +32,7 @@ func (s *SourceFlags) Define(f *pflag.FlagSet) {
 	f.StringVar(&s.DB, "db", "", "read this file instead of a cluster: a snapshot, a member's database, or a data folder")
 	f.BoolVar(&s.Copy, "db-copy", false, "with --db: read a private copy, so that the file of a running etcd can be read")
 	f.BoolVar(&s.SkipHash, "db-skip-hash-check", false, "with --db: read a snapshot whose checksum is wrong, as far as it can be read")
+	f.StringVar(&s.WALDir, "wal-dir", "", "with --db: the folder of the member's write-ahead log, where that is not in the data folder")
 }
 
 // Check finds flags that contradict each other. Open calls it; a command that may
@@ -44,6 +47,8 @@ func (s *SourceFlags) Check() error {
 		return Usagef("--db-copy goes with --db")
 	case s.SkipHash:
 		return Usagef("--db-skip-hash-check goes with --db")
+	case s.WALDir != "":
+		return Usagef("--wal-dir goes with --db")
 	}
 	return nil
 }
@@ -64,7 +69,7 @@ func (s *SourceFlags) Open(ctx context.Context, env *Env) (keyspace.Source, erro
 
 // File opens a file or data folder as a source, by the flags that say how.
 func (s *SourceFlags) File(ctx context.Context, env *Env, path string) (keyspace.Source, error) {
-	src, err := dbfile.Open(ctx, path, dbfile.Options{Copy: s.Copy, IgnoreChecksum: s.SkipHash})
+	src, err := dbfile.Open(ctx, path, dbfile.Options{Copy: s.Copy, IgnoreChecksum: s.SkipHash, WALDir: s.WALDir})
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/config"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sandbox"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 )
@@ -22,6 +23,7 @@ type sandboxOptions struct {
 	env  *cli.Env
 	from string
 	dir  string
+	wal  string
 	cmd  []string
 }
 
@@ -60,6 +62,7 @@ A sandbox is for looking and trying. Its folder is no way to restore a cluster.`
 		},
 	}
 	c.Flags().StringVar(&o.from, "from", "", "start from a copy of this snapshot or member file (empty: no data)")
+	c.Flags().StringVar(&o.wal, "wal-dir", "", "with --from: the folder of the member's write-ahead log, where that is not in the data folder")
 	c.Flags().StringVar(&o.dir, "dir", "", "folder for its temporary files (default: the system's)")
 	return c
 }
@@ -69,9 +72,12 @@ func (o *sandboxOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := sandbox.Start(ctx, sandbox.Options{From: o.from, Dir: o.dir})
+	s, err := sandbox.Start(ctx, sandbox.Options{From: o.from, Dir: o.dir, File: dbfile.Options{WALDir: o.wal}})
 	if err != nil {
 		return err
+	}
+	if note := s.Note(); note != "" {
+		o.env.Warn("%s: %s", o.from, note)
 	}
 	o.env.OnClose(s.Close)
 	switch shell := cmp.Or(o.env.Getenv("SHELL"), defaultShell); {

@@ -89,6 +89,11 @@ func (c *recordCursor) step() (item, error) {
 	return item{offset: tailBase + uint64(c.next-1), key: it.key, value: it.value}, nil
 }
 
+// FromLog tells whether the source holds anything that only the write-ahead log has.
+// WritePages and Buckets, Each, Members, AuthEnabled and Alarms are of the database
+// alone; Tail, Leases and Info have the rest.
+func (s *Source) FromLog() bool { return s.leases != nil }
+
 // Tail yields what the write-ahead log adds to bucket "key", as etcd would have
 // stored it. Keys and values are read-only.
 func (s *Source) Tail() iter.Seq2[[]byte, []byte] {

@@ -73,6 +73,7 @@ type Sandbox struct {
 	endpoint string
 	server   *embed.Etcd
 	revision int64
+	note     string
 	streams  context.CancelFunc // ends the clients' streams
 	unwatch  func() bool
 	stopped  chan struct{}
@@ -103,7 +104,7 @@ func Start(ctx context.Context, o Options) (_ *Sandbox, err error) {
 	}()
 	data := filepath.Join(dir, "data")
 	if o.From != "" {
-		if s.revision, err = populate(ctx, o, dir, data); err != nil {
+		if s.revision, s.note, err = populate(ctx, o, dir, data); err != nil {
 			return nil, fmt.Errorf("from %s: %w", o.From, err)
 		}
 	}
@@ -213,6 +214,10 @@ func (s *Sandbox) Endpoint() string { return s.endpoint }
 
 // Revision returns the revision at which the file was; 0 of an empty start.
 func (s *Sandbox) Revision() int64 { return s.revision }
+
+// Note returns one line that an operator should know about the file it started
+// from, such as how far that reaches; empty when there is nothing to say.
+func (s *Sandbox) Note() string { return s.note }
 
 // DataDir returns the server's folder. It is gone after Close.
 func (s *Sandbox) DataDir() string { return filepath.Join(s.dir, "data") }

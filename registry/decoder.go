@@ -39,6 +39,8 @@ var (
 	// ErrNoKey and ErrWrongKey: an encrypted value could not be opened.
 	ErrNoKey    = seal.ErrNoKey
 	ErrWrongKey = seal.ErrWrongKey
+	// ErrPlugin: a KMS plugin is not there, or refused to open the key of a value.
+	ErrPlugin = seal.ErrPlugin
 )
 
 // UnknownFieldsMember is the member of Result.Object, its last one, that holds the
@@ -55,7 +57,7 @@ const maxGunzip = 64 << 20
 // and redacts Secrets.
 type Options struct {
 	Encryption *EncryptionConfig // nil: encrypted values stay sealed
-	KMS        seal.KMSPlugin    // nil: so do those of KMS plugins
+	KMS        seal.KMSPlugin    // nil: so do those of KMS plugins; safe for concurrent use
 	Mapper     *Mapper           // nil: NewMapper("")
 	// ShowSecrets leaves the values of Secrets as they are.
 	ShowSecrets bool

@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/registry"
+	"github.com/etcdctl-plus/etcdctl-plus/registry/kmsclient"
+	"github.com/etcdctl-plus/etcdctl-plus/registry/seal"
 )
 
 // DecodeFlags says how Kubernetes values are read.
@@ -21,8 +24,14 @@ type DecodeFlags struct {
 	ShowSecrets      bool
 	Prefix           string // "": found by itself
 
+	// Tell hears of each KMS plugin's first failure; values say only that they stay
+	// sealed. nil: a warning on stderr.
+	Tell func(error)
+
+	env    *Env
 	loaded *registry.Options
 	flags  *pflag.FlagSet
+	failed *atomic.Pointer[kmsclient.Error] // the first failure of a KMS plugin
 }
 
 // Unused complains about decoding flags where nothing is decoded; what names the
@@ -40,14 +49,14 @@ func (d *DecodeFlags) Unused(what string) error {
 }
 
 // Define adds the flags.
-func (d *DecodeFlags) Define(f *pflag.FlagSet) {
-	d.DefineKeys(f)
+func (d *DecodeFlags) Define(env *Env, f *pflag.FlagSet) {
+	d.DefineKeys(env, f)
 	f.BoolVar(&d.ShowSecrets, "show-secrets", false, "show the values of Secrets (else their length and a fingerprint that is equal for equal values)")
 }
 
 // DefineKeys adds only the flags of commands that show no values.
-func (d *DecodeFlags) DefineKeys(f *pflag.FlagSet) {
-	d.flags = f
+func (d *DecodeFlags) DefineKeys(env *Env, f *pflag.FlagSet) {
+	d.env, d.flags = env, f
 	f.StringVar(&d.EncryptionConfig, "encryption-config", "", "the API server's EncryptionConfiguration file, to open sealed values")
 	f.StringVar(&d.Prefix, "registry-prefix", "", "where Kubernetes' keys begin (default: found by itself, such as /registry)")
 }
@@ -86,8 +95,43 @@ func (d *DecodeFlags) load() (registry.Options, error) {
 			return o, &Error{Code: code, Err: err, Hint: "it is the file that the API server's --encryption-provider-config names"}
 		}
 		o.Encryption = c
+		if client := kmsclient.New(c, d.pluginFailed); client != nil {
+			d.failed = new(atomic.Pointer[kmsclient.Error])
+			d.env.OnClose(client.Close)
+			o.KMS = seal.NewEnvelopes(client)
+		}
 	}
 	return o, nil
+}
+
+// pluginFailed is called once for each plugin, from any goroutine.
+func (d *DecodeFlags) pluginFailed(err error) {
+	var e *kmsclient.Error
+	if errors.As(err, &e) {
+		d.failed.CompareAndSwap(nil, e)
+		if d.Tell == nil {
+			err = fmt.Errorf("%w; values it sealed stay sealed; %s", err, e.Hint())
+		}
+	}
+	if d.Tell != nil {
+		d.Tell(err)
+		return
+	}
+	d.env.Warn("%v", err)
+}
+
+// SealedHint says what would open the values that stayed sealed.
+func (d *DecodeFlags) SealedHint() string {
+	switch {
+	case d.failed != nil && d.failed.Load() != nil:
+		if d.Tell == nil {
+			return "what the KMS plugin lacks is said above"
+		}
+		return d.failed.Load().Hint()
+	case d.EncryptionConfig != "":
+		return "no key of " + d.EncryptionConfig + " fits them; was a key rotated out of it?"
+	}
+	return "give the API server's EncryptionConfiguration with --encryption-config"
 }
 
 // Open makes a Decoding for src at a revision (0: the newest): it finds the

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"charm.land/lipgloss/v2"
@@ -63,6 +64,7 @@ type Env struct {
 	Now         func() time.Time
 	Flags       *config.Flags
 
+	warn     sync.Mutex
 	settings *config.Settings
 	client   *clientv3.Client
 	closers  []func() error
@@ -258,8 +260,10 @@ func (e *Env) Color() bool {
 	return e.StdoutTTY && e.Getenv("NO_COLOR") == "" && e.Getenv("TERM") != "dumb"
 }
 
-// Warn tells one line on stderr.
+// Warn tells one line on stderr. It may be called from any goroutine.
 func (e *Env) Warn(format string, a ...any) {
+	e.warn.Lock()
+	defer e.warn.Unlock()
 	line := "warning: " + output.CleanLine(fmt.Sprintf(format, a...))
 	if t, ok := e.Stderr.(*output.Terminal); ok && e.Getenv("NO_COLOR") == "" && e.Getenv("TERM") != "dumb" {
 		_ = t.Styled(lipgloss.NewStyle().Foreground(lipgloss.Yellow).Render(line) + "\n") // nowhere left to report it

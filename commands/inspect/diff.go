@@ -64,7 +64,7 @@ from each side, pinned to a revision.`,
 	}
 	f := c.Flags()
 	o.source.Define(f)
-	o.decoder.Define(f)
+	o.decoder.Define(env, f)
 	f.StringVar(&o.prefix, "prefix", "", "only keys that start with this")
 	f.BoolVar(&o.brief, "brief", false, "only which keys differ, not what changed inside")
 	f.BoolVar(&o.rewritten, "rewritten", false, "also keys with the same value that were written again")

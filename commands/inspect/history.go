@@ -54,7 +54,7 @@ back, which would hold up writes, is never used.`,
 	}
 	f := c.Flags()
 	o.source.Define(f)
-	o.decoder.Define(f)
+	o.decoder.Define(env, f)
 	f.BoolVar(&o.prefix, "prefix", false, "all keys that start with KEY; without KEY every key")
 	f.Int64Var(&o.minRev, "from-rev", 0, "first revision to show (0: the oldest that survives)")
 	f.Int64Var(&o.maxRev, "to-rev", 0, "last revision to show (0: the newest)")

@@ -78,7 +78,7 @@ A key that does not exist ends with exit code 4 (as etcdctl: 0).`,
 	if !env.DropIn() {
 		f.BoolVar(&o.decode, "decode", false, "show Kubernetes values decoded, as JSON")
 		o.source.Define(f)
-		o.decoder.Define(f)
+		o.decoder.Define(env, f)
 	}
 	for name, values := range map[string][]string{"consistency": {"l", "s"}, "order": {"ASCEND", "DESCEND"}, "sort-by": {"CREATE", "KEY", "MODIFY", "VALUE", "VERSION"}} {
 		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag

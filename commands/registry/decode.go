@@ -45,7 +45,7 @@ CR LF, are recognised as damaged.`,
 		},
 	}
 	f := c.Flags()
-	o.decoder.Define(f)
+	o.decoder.Define(env, f)
 	o.out.define(env, f)
 	f.StringVar(&o.key, "etcd-key", "", "etcd key of the value")
 	f.StringVar(&o.input, "input", "auto", "form of the input: auto, raw, hex, base64, or json (of a get)")
@@ -71,6 +71,7 @@ func (o *decodeOptions) run() error {
 		return err
 	}
 	if len(values) == 1 {
+		o.decoder.Tell = func(error) {} // the one value's error says it
 		return o.one(p, dec, values[0])
 	}
 	return o.many(p, dec, values)
@@ -94,7 +95,7 @@ func (o *decodeOptions) one(p *output.Printer, dec *cli.Decoding, v input) error
 		return err
 	}
 	if r.Object == nil {
-		return undecoded(r)
+		return o.undecoded(r)
 	}
 	if r.Err != nil {
 		o.env.Warn("%v", r.Err)
@@ -109,7 +110,9 @@ func (o *decodeOptions) many(p *output.Printer, dec *cli.Decoding, values []inpu
 		r := o.decode(dec, v)
 		if r.Object == nil {
 			failed++
-			o.env.Warn("%s: %v", v.key, undecoded(r))
+			if !errors.Is(r.Err, k8s.ErrPlugin) { // the plugin's failure was told
+				o.env.Warn("%s: %v", v.key, o.undecoded(r))
+			}
 			continue
 		}
 		if err := s.Write(json.RawMessage(r.Object)); err != nil {
@@ -137,7 +140,7 @@ func (o *decodeOptions) decode(dec *cli.Decoding, v input) k8s.Result {
 }
 
 // undecoded says why there is no object, and what to do.
-func undecoded(r k8s.Result) error {
+func (o *decodeOptions) undecoded(r k8s.Result) error {
 	err := r.Err
 	if err == nil {
 		err = fmt.Errorf("the value is no Kubernetes object (%s, %d bytes)", r.Encoding, len(r.Plain))
@@ -146,6 +149,8 @@ func undecoded(r k8s.Result) error {
 	switch {
 	case errors.Is(err, k8s.ErrCRLF):
 		hint = "take the bytes without a terminal in between: a pipe or a file, not copy and paste, and no `ssh -t` or `kubectl exec -t`"
+	case errors.Is(err, k8s.ErrPlugin):
+		hint = o.decoder.SealedHint()
 	case r.Seal.Provider != "" && !r.Seal.Opened:
 		hint = "give the API server's EncryptionConfiguration with --encryption-config, and the etcd key with --etcd-key"
 	}

@@ -218,15 +218,7 @@ func (o *dumpOptions) tell() error {
 	case broken > 0:
 		return cli.Failf(cli.Partial, "%d values could not be decoded and %d are sealed; their lines say why", broken, sealed)
 	case sealed > 0:
-		return cli.WithHint(cli.Failf(cli.Partial, "%d values are sealed", sealed), sealedHint(o.decoder))
+		return cli.WithHint(cli.Failf(cli.Partial, "%d values are sealed", sealed), o.decoder.SealedHint())
 	}
 	return nil
-}
-
-// sealedHint says what would open sealed values.
-func sealedHint(d cli.DecodeFlags) string {
-	if d.EncryptionConfig != "" {
-		return "no key of " + d.EncryptionConfig + " fits them; was a key rotated out of it?"
-	}
-	return "give the API server's EncryptionConfiguration with --encryption-config"
 }

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -233,7 +234,7 @@ func (w *writer) write(x inspect.Object) error {
 		if sealed {
 			w.sealed++
 		}
-		if !sealed || !w.table() {
+		if (!sealed || !w.table()) && !errors.Is(x.Err, k8s.ErrPlugin) { // the plugin's failure was told
 			w.o.env.Warn("%s: %v", x.Record.Key, problem(x))
 		}
 	}
@@ -270,7 +271,7 @@ func (w *writer) hint() string {
 		return "--show-secrets shows Secrets as they are"
 	}
 	if w.sealed > 0 {
-		return sealedHint(w.o.decoder)
+		return w.o.decoder.SealedHint()
 	}
 	return "-o raw gives the bytes as they are (of a Secret with --show-secrets)"
 }

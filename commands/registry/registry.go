@@ -59,14 +59,14 @@ type reader struct {
 }
 
 func (r *reader) define(f *pflag.FlagSet) {
-	r.decoder.Define(f)
+	r.decoder.Define(r.env, f)
 	r.defineKeys(f)
 }
 
 // defineKeys leaves the flags for showing values out.
 func (r *reader) defineKeys(f *pflag.FlagSet) {
 	if f.Lookup("encryption-config") == nil {
-		r.decoder.DefineKeys(f)
+		r.decoder.DefineKeys(r.env, f)
 	}
 	r.source.Define(f)
 	r.out.define(r.env, f)

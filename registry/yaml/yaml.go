@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -271,10 +272,14 @@ func quote(s string) string {
 }
 
 // decimal are numbers that JSON writes the same way.
-var decimal = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
+var decimal = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
+})
 
 // number is what YAML 1.1 takes for a number with a fraction.
-var number = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`)
+var number = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`)
+})
 
 // scalar resolves a scalar. Explicit tags of Kubernetes' reader are followed.
 func scalar(n *yaml.Node) (resolved, error) {
@@ -329,7 +334,7 @@ func plain(s string) (resolved, error) {
 		return asText, nil
 	}
 	// The number as it stands, where it means the same in JSON: no digit is lost.
-	if decimal.MatchString(s) {
+	if decimal().MatchString(s) {
 		return asJSON(s), nil
 	}
 	bare := strings.ReplaceAll(s, "_", "")
@@ -349,8 +354,8 @@ func plain(s string) (resolved, error) {
 	if u, err := strconv.ParseUint(bare, 0, 64); err == nil {
 		return resolved{kind: whole, json: strconv.FormatUint(u, 10)}, nil
 	}
-	if number.MatchString(bare) {
-		if decimal.MatchString(bare) { // had underscores
+	if number().MatchString(bare) {
+		if decimal().MatchString(bare) { // had underscores
 			if r := asJSON(bare); r.kind != text {
 				return r, nil
 			}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/pipeline"
 )
 
 // trailerLen is the SHA-256 that "etcdctl snapshot save" puts behind the pages.
@@ -16,23 +18,30 @@ const trailerLen = sha256.Size
 // multiple of 512 bytes, so the trailer shows in the length.
 func sealed(size int64) bool { return size > minPageSize && size%minPageSize == trailerLen }
 
-// checkSeal compares a snapshot's pages with its trailer. It reads the file in
-// pieces of 1 MB, not through the map.
-func checkSeal(ctx context.Context, path string, f *os.File, size int64) error {
-	pages := size - trailerLen
+// checkSeal compares a snapshot's pages with its trailer. It reads the pages
+// through the map: other readers want them there too, and nothing is copied.
+func checkSeal(ctx context.Context, path string, f *os.File, data []byte) error {
 	h := sha256.New()
-	n, err := io.CopyBuffer(onlyWriter{h}, &ctxReader{ctx: ctx, r: io.NewSectionReader(f, 0, pages)}, make([]byte, 1<<20))
+	err := pipeline.Guard(func() error {
+		for rest := data; len(rest) > 0; {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			n := min(len(rest), 1<<20)
+			h.Write(rest[:n])
+			rest = rest[n:]
+		}
+		return nil
+	})
 	if err != nil {
 		return fmt.Errorf("read %s to check its SHA-256: %w", path, err)
 	}
-	if n < pages {
-		return &TruncatedError{Path: path, Have: n, Want: size}
-	}
+	pages := int64(len(data))
 	e := &ChecksumError{Path: path}
 	h.Sum(e.Got[:0])
 	if _, err := f.ReadAt(e.Want[:], pages); err != nil {
 		if errors.Is(err, io.EOF) {
-			return &TruncatedError{Path: path, Have: pages, Want: size}
+			return &TruncatedError{Path: path, Have: pages, Want: pages + trailerLen}
 		}
 		return fmt.Errorf("read the SHA-256 behind %s: %w", path, err)
 	}
@@ -41,6 +50,3 @@ func checkSeal(ctx context.Context, path string, f *os.File, size int64) error {
 	}
 	return nil
 }
-
-// onlyWriter hides every other method, so that io.CopyBuffer uses the buffer.
-type onlyWriter struct{ io.Writer }

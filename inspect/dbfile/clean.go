@@ -98,3 +98,6 @@ func (s *Source) metaPage(id uint64) []byte {
 	le.PutUint64(b[metaLen-8:], metaSum(b))
 	return page
 }
+
+// onlyWriter hides every other method, so that io.CopyBuffer uses the buffer.
+type onlyWriter struct{ io.Writer }

@@ -250,7 +250,7 @@ func (s *Source) startSeal(ignore bool) {
 	var err error
 	go func() {
 		defer close(done)
-		err = checkSeal(ctx, s.file, s.f, s.size)
+		err = checkSeal(ctx, s.file, s.f, s.pager.data)
 	}()
 	s.seal = func(ctx context.Context) error {
 		select {

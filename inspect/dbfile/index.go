@@ -172,7 +172,11 @@ type orderer struct {
 	ctx    context.Context
 	places []uint64
 	err    error
+	half   bool // one of two that share the work: does not split again
 }
+
+// splitFrom is from how many entries on two cores share the work.
+const splitFrom = 1 << 15
 
 // smallRun is a run that is cheaper to compare key by key.
 const smallRun = 16
@@ -186,6 +190,9 @@ func (o *orderer) sort(es []entry, depth int) {
 	if o.err != nil {
 		return
 	}
+	if len(es) >= splitFrom && !o.half && o.split(es, depth) {
+		return
+	}
 	slices.SortFunc(es, func(a, b entry) int { return cmp.Compare(a.head, b.head) })
 	for len(es) > 0 && o.err == nil {
 		n := 1
@@ -195,6 +202,47 @@ func (o *orderer) sort(es []entry, depth int) {
 		o.run(es[:n], depth)
 		es = es[n:]
 	}
+}
+
+// split orders entries in two halves on two cores. It is false when their heads
+// are too much alike to make halves; nothing has been done then.
+func (o *orderer) split(es []entry, depth int) bool {
+	sample := make([]uint64, 0, 1025)
+	for i := 0; i < len(es); i += len(es)/1024 + 1 {
+		sample = append(sample, es[i].head)
+	}
+	slices.Sort(sample)
+	pivot := sample[len(sample)/2]
+	if below := sort.Search(len(sample), func(i int) bool { return sample[i] >= pivot }); below < len(sample)/8 {
+		return false
+	}
+	i, j := 0, len(es)
+	for i < j {
+		if es[i].head < pivot {
+			i++
+		} else {
+			j--
+			es[i], es[j] = es[j], es[i]
+		}
+	}
+	upper := orderer{s: o.s, ctx: o.ctx, places: make([]uint64, 0, len(es)-i), half: true}
+	done := make(chan error, 1)
+	go func() {
+		// A fault in the mapped file is this goroutine's own to catch.
+		done <- pipeline.Guard(func() error {
+			upper.sort(es[i:], depth)
+			return upper.err
+		})
+	}()
+	lower := orderer{s: o.s, ctx: o.ctx, places: o.places, half: true}
+	func() {
+		// Whatever happens here, the other one must not outlive it.
+		defer func() { o.err = cmp.Or[error](o.err, <-done) }()
+		lower.sort(es[:i], depth)
+		o.err = lower.err
+	}()
+	o.places = append(lower.places, upper.places...)
+	return true
 }
 
 // run orders entries with the same head.
@@ -215,6 +263,9 @@ func (o *orderer) run(es []entry, depth int) {
 	common := o.commonOf(es, first, max(1, len(es)/64))
 	same := true
 	for i, exact := 0, false; i < len(es); i++ {
+		if i%touchAhead == 0 {
+			o.s.touchEntries(es[i:min(i+touchAhead, len(es))])
+		}
 		k := o.s.keyAt(es[i].place)
 		if !bytes.HasPrefix(k, first[:common]) {
 			if exact {
@@ -278,6 +329,20 @@ func (o *orderer) compareRevisions(a, b entry) int {
 	ka, _, _ := o.s.itemAt(a.place &^ tombstoneBit)
 	kb, _, _ := o.s.itemAt(b.place &^ tombstoneBit)
 	return bytes.Compare(ka, kb)
+}
+
+// touchAhead is how many records are touched before they are read one by one.
+const touchAhead = 256
+
+// touchEntries brings the records of entries into the processor's cache. Read one
+// by one, each would wait for memory twice, for its element and for its data; a
+// loop that does nothing else has many such waits under way at once.
+func (s *Source) touchEntries(es []entry) {
+	var places [touchAhead]uint64
+	for i, e := range es {
+		places[i] = e.place &^ tombstoneBit
+	}
+	s.pager.touch(places[:len(es)])
 }
 
 // keyAt returns the key of the record at a place that a walk has found. It is nil

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"runtime"
 )
 
 // The file format is bbolt's (go.etcd.io/bbolt, internal/common): pages of equal
@@ -258,6 +259,25 @@ func (p *pager) itemAt(offset uint64) (key, value []byte, ok bool) {
 		return nil, nil, false
 	}
 	return p.data[from:mid:mid], p.data[mid:to:to], true
+}
+
+// touch reads a byte of the data of each element at places (at most touchAhead of
+// them), so that it is in the cache. Places outside the file are passed over.
+func (p *pager) touch(places []uint64) {
+	var data [touchAhead]uint64
+	size := uint64(len(p.data))
+	for i, at := range places {
+		if at < size && at+elementLen <= size {
+			data[i] = at + uint64(le.Uint32(p.data[at+4:]))
+		}
+	}
+	var sum byte
+	for _, at := range data[:len(places)] {
+		if at < size {
+			sum |= p.data[at]
+		}
+	}
+	runtime.KeepAlive(sum) // else the compiler leaves the loops out
 }
 
 // bitmap holds one bit a page.

@@ -102,7 +102,10 @@ func (s *Source) lookup(ctx context.Context, r keyspace.Range) (places []uint64,
 
 // load decodes the records at places.
 func (s *Source) load(batch []keyspace.Record, places []uint64, keysOnly bool) ([]keyspace.Record, error) {
-	for _, place := range places {
+	for i, place := range places {
+		if i%touchAhead == 0 {
+			s.pager.touch(places[i:min(i+touchAhead, len(places))])
+		}
 		k, v, ok := s.itemAt(place)
 		if !ok {
 			return nil, &ChangedError{Path: s.file, How: "a record is not where it was"}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/registry"
 	"github.com/etcdctl-plus/etcdctl-plus/registry/kmsclient"
@@ -141,6 +142,14 @@ func (d *DecodeFlags) Open(ctx context.Context, src keyspace.Source, rev int64) 
 	o, err := d.Options()
 	if err != nil {
 		return nil, err
+	}
+	if _, ok := src.(*dbfile.Source); ok {
+		// A file is ordered by revision: to look for anything is to walk all of it.
+		// One walk for the whole keyspace serves every read that follows, here and
+		// in the command.
+		if _, err := firstKey(ctx, src, rev, []byte{0}, nil); err != nil {
+			return nil, err
+		}
 	}
 	first := func(from, end []byte) ([]byte, error) { return firstKey(ctx, src, rev, from, end) }
 	prefix, note := d.Prefix, ""

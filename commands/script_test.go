@@ -47,12 +47,14 @@ func (r removing) Run() int {
 //
 //	corpus              snapshot.db, later.db and enc.yaml of a real cluster; that
 //	                    they are byte-identical at the end is checked by itself
+//	packed NAME         copy one packed file of the corpus here
 //	truth NAME          copy one file of the corpus's truth here
 //	etcd [FILE [VAR]]   start an etcd, empty ("") or from a file; sets ETCDCTL_ENDPOINTS, or VAR
 //	seed KEY=VALUE…     put keys; a value such as 10B stands for that many bytes
 //	pty CMD ARG…        run on a terminal of 80 columns; output in stdout
 //	hexfile FILE HEX…   write bytes
 //	crlf IN OUT         copy as a terminal would, every LF as CR LF
+//	fill FILE N         write N bytes of "x"
 //	truncate FILE N     cut a file to N bytes
 //	patch FILE OFF HEX  overwrite bytes of a file
 func TestScripts(t *testing.T) {
@@ -68,7 +70,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"corpus": cmdCorpus, "truth": cmdTruth, "etcd": cmdEtcd, "seed": cmdSeed, "pty": cmdPTY, "hexfile": cmdHexfile, "crlf": cmdCRLF, "truncate": cmdTruncate, "patch": cmdPatch,
+			"corpus": cmdCorpus, "truth": cmdTruth, "etcd": cmdEtcd, "seed": cmdSeed, "pty": cmdPTY, "hexfile": cmdHexfile, "crlf": cmdCRLF, "packed": cmdPacked, "truncate": cmdTruncate, "fill": cmdFill, "patch": cmdPatch,
 		},
 	})
 }
@@ -98,6 +100,12 @@ func cmdCorpus(ts *testscript.TestScript, _ bool, _ []string) {
 	b, err := os.ReadFile(corpus.EncryptionConfig())
 	must(ts, err)
 	must(ts, os.WriteFile(ts.MkAbs("enc.yaml"), b, 0o600))
+}
+
+func cmdPacked(ts *testscript.TestScript, _ bool, args []string) {
+	b, err := os.ReadFile(filepath.Join(corpus.Dir(), args[0]))
+	must(ts, err)
+	must(ts, os.WriteFile(ts.MkAbs(args[0]), b, 0o600))
 }
 
 func sum(ts *testscript.TestScript, path string) [32]byte {
@@ -185,6 +193,12 @@ func cmdHexfile(ts *testscript.TestScript, _ bool, args []string) {
 func cmdCRLF(ts *testscript.TestScript, _ bool, args []string) {
 	b := bytes.ReplaceAll([]byte(ts.ReadFile(args[0])), []byte("\n"), []byte("\r\n"))
 	must(ts, os.WriteFile(ts.MkAbs(args[1]), b, 0o600))
+}
+
+func cmdFill(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.Atoi(args[1])
+	must(ts, err)
+	must(ts, os.WriteFile(ts.MkAbs(args[0]), bytes.Repeat([]byte("x"), n), 0o600))
 }
 
 func cmdTruncate(ts *testscript.TestScript, _ bool, args []string) {

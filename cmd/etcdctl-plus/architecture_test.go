@@ -68,7 +68,7 @@ var owners = map[string][]string{
 	"k8s.io/apimachinery":                 {"commands/registry", "cmd/bench-peers"},
 	"github.com/fxamacker/cbor":           {"registry/cbor"},
 	"k8s.io/kms":                          {"registry/kmsclient/kmstest"}, // its generated messages cost every start
-	"github.com/klauspost/compress":       {"registry/schema"},
+	"github.com/klauspost/compress":       {"registry/schema", "inspect/dbfile"},
 	"github.com/rogpeppe/go-internal":     {"inspect/sourcetest/server"}, // only tests import it
 	"sigs.k8s.io/structured-merge-diff":   {},
 	"github.com/prometheus/client_golang": {"inspect/sandbox"},

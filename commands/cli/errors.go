@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -161,6 +162,9 @@ func Describe(err error) *Error {
 		if errors.As(err, &sum) {
 			d.Hint = "use another copy of the snapshot; --db-skip-hash-check reads this one all the same"
 		}
+	case errors.Is(err, dbfile.ErrUnpack):
+		d.Code = Data
+		d.Hint = "if you trust the file, allow more with --db-unpack-limit BYTES"
 	case errors.Is(err, keyspace.ErrNotDatabase), errors.Is(err, dbfile.ErrSealed):
 		d.Code = Usage
 	case errors.As(err, &cfg):
@@ -250,7 +254,10 @@ func describeServer(d *Error) {
 	case codes.Unimplemented:
 		d.Code, d.Hint = Failure, "this server does not have that call: it may be older than the command needs, or not etcd (Kine and others speak part of the API)"
 	case codes.ResourceExhausted:
-		d.Code, d.Hint = Data, "the message is larger than --max-request-bytes or --max-recv-bytes allow"
+		d.Code, d.Hint = Data, "the server takes requests up to its --max-request-bytes (1.5 MiB unless changed), and half a MiB around them"
+		if strings.Contains(s.Message(), "trying to send") {
+			d.Hint = "our own --max-request-bytes (2 MiB unless changed) is in the way; the server has one too"
+		}
 	}
 }
 

@@ -22,6 +22,8 @@ type SourceFlags struct {
 	SkipHash bool
 	// WALDir is the write-ahead log where it does not lie in the data folder.
 	WALDir string
+	// UnpackLimit bounds what a packed snapshot may hold, in bytes.
+	UnpackLimit int64
 
 	flags *pflag.FlagSet
 }
@@ -32,6 +34,7 @@ func (s *SourceFlags) Define(f *pflag.FlagSet) {
 	f.StringVar(&s.DB, "db", "", "read this file instead of a cluster: a snapshot, a member's database, or a data folder")
 	f.BoolVar(&s.Copy, "db-copy", false, "with --db: read a private copy, so that the file of a running etcd can be read")
 	f.BoolVar(&s.SkipHash, "db-skip-hash-check", false, "with --db: read a snapshot whose checksum is wrong, as far as it can be read")
+	f.Int64Var(&s.UnpackLimit, "db-unpack-limit", 0, "with --db: most bytes that a .zip, .gz or .zst may unpack to (0: 16 GiB, and 250 times its size)")
 	f.StringVar(&s.WALDir, "wal-dir", "", "with --db: the folder of the member's write-ahead log, where that is not in the data folder")
 }
 
@@ -39,6 +42,8 @@ func (s *SourceFlags) Define(f *pflag.FlagSet) {
 // go on without Open calls it first.
 func (s *SourceFlags) Check() error {
 	switch {
+	case s.UnpackLimit < 0:
+		return Usagef("--db-unpack-limit cannot be negative")
 	case s.flags == nil || s.DB != "":
 		return nil
 	case s.flags.Changed("db"):
@@ -47,6 +52,8 @@ func (s *SourceFlags) Check() error {
 		return Usagef("--db-copy goes with --db")
 	case s.SkipHash:
 		return Usagef("--db-skip-hash-check goes with --db")
+	case s.UnpackLimit > 0:
+		return Usagef("--db-unpack-limit goes with --db")
 	case s.WALDir != "":
 		return Usagef("--wal-dir goes with --db")
 	}
@@ -69,7 +76,7 @@ func (s *SourceFlags) Open(ctx context.Context, env *Env) (keyspace.Source, erro
 
 // File opens a file or data folder as a source, by the flags that say how.
 func (s *SourceFlags) File(ctx context.Context, env *Env, path string) (keyspace.Source, error) {
-	src, err := dbfile.Open(ctx, path, dbfile.Options{Copy: s.Copy, IgnoreChecksum: s.SkipHash, WALDir: s.WALDir})
+	src, err := dbfile.Open(ctx, path, dbfile.Options{Copy: s.Copy, IgnoreChecksum: s.SkipHash, WALDir: s.WALDir, UnpackLimit: s.UnpackLimit})
 	if err != nil {
 		return nil, err
 	}

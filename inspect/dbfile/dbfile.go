@@ -39,11 +39,14 @@ type Options struct {
 	// way to look into the folder of a running etcd. The copy shares the
 	// original's blocks where the file system can do that and TempDir is on it.
 	Copy bool
-	// TempDir is where the copy goes; empty: the system's folder for temporary
+	// TempDir is where the copy goes, and what an archive unpacks to; empty: the system's folder for temporary
 	// files. It needs room for the whole file.
 	TempDir string
 	// IgnoreChecksum reads what can be read of a damaged snapshot.
 	IgnoreChecksum bool
+	// UnpackLimit bounds what an archive unpacks to, in bytes; 0: 16 GiB, and
+	// whatever no database would be.
+	UnpackLimit int64
 	// WALDir is the folder of the member's write-ahead log where that does not lie
 	// beside the database. With it the log is read for a single file as well.
 	WALDir string
@@ -90,7 +93,9 @@ type Source struct {
 var _ keyspace.HistorySource = (*Source)(nil)
 
 // Open opens the database at path: a snapshot, a member's db file, or a folder
-// that holds one (etcd's data folder, its member folder, or member/snap).
+// that holds one (etcd's data folder, its member folder, or member/snap). A snapshot
+// in a gzip, zstd or zip archive, known by its first bytes, is unpacked into a private
+// file, which is removed on Close.
 //
 // Of a folder the write-ahead log is read too. A member writes to its database ten
 // times a second only; what it has promised since is in the log. The committed
@@ -129,7 +134,13 @@ func Open(ctx context.Context, path string, o Options) (_ *Source, err error) {
 	if kind := special(st.Mode()); kind != "" {
 		return nil, &NotDatabaseError{Path: file, What: kind}
 	}
-	if o.Copy {
+	err = s.unpack(ctx, o.TempDir, o.UnpackLimit)
+	if err != nil {
+		return nil, err
+	}
+	if s.remove != "" {
+		// A private file already.
+	} else if o.Copy {
 		err = s.switchToCopy(ctx, o.TempDir)
 	} else if lockedElsewhere(f) {
 		err = &LockedError{Path: file}

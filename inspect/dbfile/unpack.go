@@ -1,0 +1,274 @@
+package dbfile
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
+)
+
+// Packed snapshots, as k3s, RKE2 and backup scripts leave them, are known by their
+// first bytes and unpacked into a private file.
+const (
+	magicGzip = "\x1f\x8b"
+	magicZstd = "\x28\xb5\x2f\xfd"
+	magicZip  = "PK\x03\x04"
+)
+
+// Without a limit of the caller's own a file may unpack to this much. A database
+// that is larger than its archive by the ratio, and than the smaller size, is no
+// database that anybody packed.
+const (
+	defaultUnpackLimit = 16 << 30
+	unpackRatio        = 250
+	unpackFree         = 128 << 20
+	// etcd makes its file grow ahead of what it uses, by less than this.
+	unpackSlack = 64 << 20
+	// A window larger than this is memory that no packer needs for its gain.
+	zstdWindow = 128 << 20
+	// Archives with more files are not looked through.
+	zipFiles = 1000
+)
+
+// ErrUnpack is wrapped when an archive holds more than it should.
+var ErrUnpack = errors.New("the archive is not unpacked any further")
+
+// UnpackError says why an archive is not unpacked. It wraps ErrUnpack.
+type UnpackError struct {
+	Path   string
+	Reason string
+	Limit  int64 // bytes; 0: it is not about size
+}
+
+func (e *UnpackError) Error() string {
+	return fmt.Sprintf("unpack %s: %s: %v", e.Path, e.Reason, ErrUnpack)
+}
+
+// Unwrap makes errors.Is(err, ErrUnpack) true.
+func (e *UnpackError) Unwrap() error { return ErrUnpack }
+
+// packed names the kind of archive that starts with head; empty for none that is
+// unpacked here.
+func packed(head []byte) string {
+	for kind, magic := range map[string]string{"gzip": magicGzip, "zstd": magicZstd, "zip": magicZip} {
+		if bytes.HasPrefix(head, []byte(magic)) {
+			return kind
+		}
+	}
+	return ""
+}
+
+// unpack replaces an opened archive by a private file with the database in it. Of
+// any other file it does nothing.
+func (s *Source) unpack(ctx context.Context, dir string, limit int64) error {
+	head := make([]byte, 4)
+	n, err := s.f.ReadAt(head, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read %s: %w", s.file, err)
+	}
+	kind := packed(head[:n])
+	if kind == "" {
+		return nil
+	}
+	st, err := s.f.Stat()
+	if err != nil {
+		return fmt.Errorf("read %s: %w", s.file, err)
+	}
+	u := unpacker{path: s.file, kind: kind, packed: st.Size(), limit: limit, ratio: limit <= 0}
+	if limit <= 0 {
+		u.limit = defaultUnpackLimit
+	}
+	dst, err := os.CreateTemp(dir, "etcdctl-plus-*.db") // 0600, and a name nobody else has
+	if err != nil {
+		return fmt.Errorf("unpack %s: %w", s.file, err)
+	}
+	if err := u.run(ctx, dst, s.f); err != nil {
+		return errors.Join(err, dst.Close(), os.Remove(dst.Name()))
+	}
+	s.f.Close()
+	s.f, s.remove = dst, dst.Name()
+	return nil
+}
+
+type unpacker struct {
+	path   string
+	kind   string
+	packed int64 // bytes of the archive
+	limit  int64
+	ratio  bool // compare the sizes, too
+	in     *counter
+}
+
+// counter counts what is read of an archive.
+type counter struct {
+	f *os.File
+	n int64
+}
+
+func (c *counter) ReadAt(p []byte, at int64) (int, error) {
+	n, err := c.f.ReadAt(p, at)
+	c.n += int64(n)
+	return n, err
+}
+
+func (u *unpacker) run(ctx context.Context, dst, src *os.File) error {
+	u.in = &counter{f: src}
+	in := &ctxReader{ctx: ctx, r: io.NewSectionReader(u.in, 0, u.packed)}
+	switch u.kind {
+	case "gzip":
+		r, err := gzip.NewReader(in)
+		if err != nil {
+			return u.damaged(err)
+		}
+		return u.copy(ctx, dst, r)
+	case "zstd":
+		r, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(zstdWindow), zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return u.damaged(err)
+		}
+		defer r.Close()
+		return u.copy(ctx, dst, r)
+	}
+	return u.zip(ctx, dst)
+}
+
+// zip unpacks the only database of a zip archive.
+func (u *unpacker) zip(ctx context.Context, dst *os.File) error {
+	z, err := zip.NewReader(u.in, u.packed)
+	if err != nil {
+		return u.damaged(err)
+	}
+	var db *zip.File
+	files := 0
+	for _, f := range z.File {
+		if !f.Mode().IsRegular() {
+			continue
+		}
+		if files++; files > zipFiles {
+			return &UnpackError{Path: u.path, Reason: fmt.Sprintf("it holds more than %d files", zipFiles)}
+		}
+		is, err := u.isDatabase(f)
+		switch {
+		case err != nil:
+			return err
+		case is && db != nil:
+			return &NotDatabaseError{Path: u.path, What: fmt.Sprintf("a zip archive of several databases, %q and %q", db.Name, f.Name), Hint: "unpack the one you want"}
+		case is:
+			db = f
+		}
+	}
+	if db == nil {
+		return &NotDatabaseError{Path: u.path, What: fmt.Sprintf("a zip archive of %s, none of which is a database", plural(files, "file", "files"))}
+	}
+	r, err := db.Open()
+	if err != nil {
+		return u.damaged(err)
+	}
+	defer r.Close()
+	return u.copy(ctx, dst, r)
+}
+
+// isDatabase looks at the beginning of a file in a zip archive.
+func (u *unpacker) isDatabase(f *zip.File) (bool, error) {
+	if f.Flags&1 != 0 {
+		return false, &NotDatabaseError{Path: u.path, What: fmt.Sprintf("a zip archive whose file %q is encrypted", f.Name), Hint: "unpack it with its password first"}
+	}
+	r, err := f.Open()
+	if err != nil {
+		return false, u.damaged(err)
+	}
+	defer r.Close()
+	head := make([]byte, pageHeaderLen+8)
+	n, err := fill(r, head)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, u.damaged(err)
+	}
+	return hasMagic(head[:n]), nil
+}
+
+// copy unpacks what is a database, up to its limits. The first pages say how large
+// it is.
+func (u *unpacker) copy(ctx context.Context, dst io.Writer, r io.Reader) error {
+	buf := make([]byte, 2*maxPageSize)
+	n, err := fill(r, buf)
+	end := errors.Is(err, io.EOF)
+	if err != nil && !end {
+		return u.damaged(err)
+	}
+	m, reason := newestMeta(buf[:n])
+	if reason != "" && !hasMagic(buf[:n]) {
+		what, _ := foreign(buf[:min(n, pageHeaderLen+metaLen+512)])
+		if n == 0 {
+			what = "nothing"
+		}
+		return &NotDatabaseError{Path: u.path, What: fmt.Sprintf("a %s archive of something that is %s", u.kind, what)}
+	}
+	most, why := u.limit, fmt.Sprintf("it holds more than %d MB", u.limit>>20)
+	if own := int64(min(m.pages, 1<<40)*m.pageSize) + unpackSlack; reason == "" && own < most {
+		most, why = own, fmt.Sprintf("it goes on behind the database of %d MB in it", (own-unpackSlack)>>20)
+	}
+	if reason == "" && int64(min(m.pages, 1<<40)*m.pageSize) > u.limit {
+		return u.tooLarge(why)
+	}
+	for total := int64(0); ; {
+		if total += int64(n); total > most {
+			return u.tooLarge(why)
+		}
+		if u.ratio && total > unpackFree+unpackRatio*u.in.n {
+			return u.tooLarge(fmt.Sprintf("it holds more than %d times its own size, as no database does", unpackRatio))
+		}
+		if _, err := dst.Write(buf[:n]); err != nil {
+			return fmt.Errorf("unpack %s: %w", u.path, err)
+		}
+		if end {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err = fill(r, buf)
+		end = errors.Is(err, io.EOF)
+		if err != nil && !end {
+			return u.damaged(err)
+		}
+	}
+}
+
+// fill reads until buf is full. io.EOF is the end as the archive has it, any other
+// error is one.
+func fill(r io.Reader, buf []byte) (n int, err error) {
+	for n < len(buf) && err == nil {
+		var m int
+		m, err = r.Read(buf[n:])
+		n += m
+	}
+	return n, err
+}
+
+func (u *unpacker) tooLarge(why string) error {
+	return &UnpackError{Path: u.path, Reason: why, Limit: u.limit}
+}
+
+// damaged tells a broken archive from a medium that fails.
+func (u *unpacker) damaged(err error) error {
+	var pathErr *os.PathError
+	switch {
+	case errors.As(err, &pathErr), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("unpack %s: %w", u.path, err)
+	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		return &UnpackError{Path: u.path, Reason: fmt.Sprintf("it wants a window of more than %d MB of memory", zstdWindow>>20)}
+	case errors.Is(err, zip.ErrAlgorithm):
+		return &NotDatabaseError{Path: u.path, What: "a zip archive packed in a way that is not known here", Hint: "unpack it first, with unzip"}
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		err = errors.New("it is cut short")
+	}
+	return fmt.Errorf("unpack %s: the %s archive is damaged: %w: %w", u.path, u.kind, err, keyspace.ErrCorrupt)
+}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -143,17 +144,22 @@ type errorView struct {
 
 func report(env *cli.Env, d *cli.Error) {
 	if !env.DropIn() && jsonErrors(env) {
-		b, err := json.Marshal(errorView{int(d.Code), d.Class, d.Retryable, d.Error(), d.Hint, d.Endpoint, d.Revision})
+		b, err := json.Marshal(errorView{int(d.Code), d.Class, d.Retryable, message(d), d.Hint, d.Endpoint, d.Revision})
 		if err == nil {
 			fmt.Fprintln(env.Stderr, string(b))
 			return
 		}
 	}
-	fmt.Fprintln(env.Stderr, "Error: "+cleanLines(d.Error()))
+	fmt.Fprintln(env.Stderr, "Error: "+cleanLines(message(d)))
 	if d.Hint != "" {
 		fmt.Fprintln(env.Stderr, "Hint: "+cleanLines(d.Hint))
 	}
 }
+
+// message leaves gRPC's own words out: the class says the same.
+func message(d *cli.Error) string { return grpcWords.ReplaceAllString(d.Error(), "") }
+
+var grpcWords = regexp.MustCompile(`rpc error: code = \w+ desc = `)
 
 // cleanLines keeps the line breaks of a message, which are ours, and nothing
 // else that a terminal would act on.

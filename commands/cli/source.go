@@ -22,6 +22,8 @@ type SourceFlags struct {
 	SkipHash bool
 	// WALDir is the write-ahead log where it does not lie in the data folder.
 	WALDir string
+	// MaxRate bounds what is read from a cluster, in bytes a second; 0: no bound.
+	MaxRate Bytes
 	// UnpackLimit bounds what a packed snapshot may hold, in bytes.
 	UnpackLimit int64
 
@@ -34,6 +36,7 @@ func (s *SourceFlags) Define(f *pflag.FlagSet) {
 	f.StringVar(&s.DB, "db", "", "read this file instead of a cluster: a snapshot, a member's database, or a data folder")
 	f.BoolVar(&s.Copy, "db-copy", false, "with --db: read a private copy, so that the file of a running etcd can be read")
 	f.BoolVar(&s.SkipHash, "db-skip-hash-check", false, "with --db: read a snapshot whose checksum is wrong, as far as it can be read")
+	f.Var(&s.MaxRate, "max-rate", "live: read at most so many bytes a second from the cluster, such as 10M (0: no bound)")
 	f.Int64Var(&s.UnpackLimit, "db-unpack-limit", 0, "with --db: most bytes that a .zip, .gz or .zst may unpack to (0: 16 GiB, and 250 times its size)")
 	f.StringVar(&s.WALDir, "wal-dir", "", "with --db: the folder of the member's write-ahead log, where that is not in the data folder")
 }
@@ -44,6 +47,8 @@ func (s *SourceFlags) Check() error {
 	switch {
 	case s.UnpackLimit < 0:
 		return Usagef("--db-unpack-limit cannot be negative")
+	case s.DB != "" && s.MaxRate > 0:
+		return Usagef("--max-rate is for reading from a cluster, not a file")
 	case s.flags == nil || s.DB != "":
 		return nil
 	case s.flags.Changed("db"):
@@ -111,9 +116,22 @@ func (s *SourceFlags) Live(ctx context.Context, env *Env, serializable bool) (ke
 	if err != nil {
 		return nil, err
 	}
-	src := live.New(client, live.Options{Serializable: serializable})
+	return s.live(env, client, serializable), nil
+}
+
+// live makes a source of a client, with a progress line while a snapshot of the
+// cluster is on its way.
+func (s *SourceFlags) live(env *Env, client *clientv3.Client, serializable bool) keyspace.Source {
+	progress := env.Progress("snapshot from the cluster, bytes")
+	src := live.New(client, live.Options{Serializable: serializable, MaxRate: int64(s.MaxRate), Progress: func(p live.Progress) {
+		if !p.Snapshot || p.Bytes >= p.Total && p.Total > 0 {
+			progress.Done()
+			return
+		}
+		progress.Set(p.Bytes, p.Total)
+	}})
 	env.OnClose(src.Close)
-	return src, nil
+	return src
 }
 
 // Member opens one member as a source: what it says is its own word, not the
@@ -130,9 +148,7 @@ func (s *SourceFlags) Member(ctx context.Context, env *Env, endpoint string) (ke
 		return nil, err
 	}
 	env.OnClose(client.Close)
-	src := live.New(client, live.Options{Serializable: true})
-	env.OnClose(src.Close)
-	return src, nil
+	return s.live(env, client, true), nil
 }
 
 // LeaseID writes a lease as etcdctl does: hex, 16 digits; "" for none.

@@ -143,7 +143,7 @@ func (d *DecodeFlags) Open(ctx context.Context, src keyspace.Source, rev int64) 
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := src.(*dbfile.Source); ok {
+	if _, ok := keyspace.Base(src).(*dbfile.Source); ok {
 		// A file is ordered by revision: to look for anything is to walk all of it.
 		// One walk for the whole keyspace serves every read that follows, here and
 		// in the command.

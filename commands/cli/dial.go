@@ -19,6 +19,7 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/srv"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/namespace"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
@@ -44,6 +45,11 @@ func Dial(ctx context.Context, s *config.Settings, askPassword func(user string)
 			return nil, context.Cause(ctx)
 		}
 		return nil, diagnose(ctx, cfg, s)
+	}
+	if s.KeyPrefix != "" {
+		c.KV = namespace.NewKV(c.KV, s.KeyPrefix)
+		c.Watcher = namespace.NewWatcher(c.Watcher, s.KeyPrefix)
+		c.Lease = namespace.NewLease(c.Lease, s.KeyPrefix)
 	}
 	return c, nil
 }

@@ -93,7 +93,7 @@ func (s *SourceFlags) File(ctx context.Context, env *Env, path string) (keyspace
 	if info.Note != "" {
 		env.Warn("%s: %s", path, info.Note)
 	}
-	return src, nil
+	return env.under(src)
 }
 
 // History opens the chosen source and wants its events.
@@ -109,6 +109,16 @@ func (s *SourceFlags) History(ctx context.Context, env *Env) (keyspace.HistorySo
 	return h, nil
 }
 
+// Whole returns all of src, whatever --key-prefix says: a file's size and a lease are
+// not of one prefix.
+func Whole(src keyspace.HistorySource) (keyspace.HistorySource, error) {
+	h, ok := keyspace.Base(src).(keyspace.HistorySource)
+	if !ok {
+		return nil, Failf(Failure, "this source has no history")
+	}
+	return h, nil
+}
+
 // Live opens the live cluster as a source. Serializable reads are answered by
 // any member from what it has.
 func (s *SourceFlags) Live(ctx context.Context, env *Env, serializable bool) (keyspace.Source, error) {
@@ -116,12 +126,12 @@ func (s *SourceFlags) Live(ctx context.Context, env *Env, serializable bool) (ke
 	if err != nil {
 		return nil, err
 	}
-	return s.live(env, client, serializable), nil
+	return s.live(env, client, serializable)
 }
 
 // live makes a source of a client, with a progress line while a snapshot of the
 // cluster is on its way.
-func (s *SourceFlags) live(env *Env, client *clientv3.Client, serializable bool) keyspace.Source {
+func (s *SourceFlags) live(env *Env, client *clientv3.Client, serializable bool) (keyspace.Source, error) {
 	progress := env.Progress("snapshot from the cluster, bytes")
 	src := live.New(client, live.Options{Serializable: serializable, MaxRate: int64(s.MaxRate), Progress: func(p live.Progress) {
 		if !p.Snapshot || p.Bytes >= p.Total && p.Total > 0 {
@@ -131,7 +141,16 @@ func (s *SourceFlags) live(env *Env, client *clientv3.Client, serializable bool)
 		progress.Set(p.Bytes, p.Total)
 	}})
 	env.OnClose(src.Close)
-	return src
+	return env.under(src)
+}
+
+// under is the part of src that --key-prefix leaves.
+func (e *Env) under(src keyspace.Source) (keyspace.Source, error) {
+	set, err := e.Settings()
+	if err != nil {
+		return nil, err
+	}
+	return keyspace.Under([]byte(set.KeyPrefix), src), nil
 }
 
 // Member opens one member as a source: what it says is its own word, not the
@@ -148,7 +167,7 @@ func (s *SourceFlags) Member(ctx context.Context, env *Env, endpoint string) (ke
 		return nil, err
 	}
 	env.OnClose(client.Close)
-	return s.live(env, client, true), nil
+	return s.live(env, client, true)
 }
 
 // LeaseID writes a lease as etcdctl does: hex, 16 digits; "" for none.

@@ -43,6 +43,8 @@ type Settings struct {
 	AuthToken      string
 
 	ReadOnly bool
+	// KeyPrefix stands before every key: commands see what is under it alone.
+	KeyPrefix string
 	// WriteOutAsked says that WriteOut comes from a flag: a command that does not
 	// have it refuses. What a variable or context says is only a preference.
 	WriteOutAsked bool
@@ -73,7 +75,7 @@ const (
 )
 
 // ours are the settings that etcdctl does not have.
-var ours = []string{"read-only", "context", "config"}
+var ours = []string{"read-only", "key-prefix", "context", "config"}
 
 // Define adds the flags to set. With dropIn only etcdctl's own flags exist and
 // only ETCDCTL_ variables count.
@@ -108,6 +110,7 @@ func Define(set *pflag.FlagSet, dropIn bool, getenv func(string) string) *Flags 
 	set.String("discovery-srv-name", "", "service name to query when using DNS discovery")
 	if !dropIn {
 		set.Bool("read-only", false, "refuse every request that would change the cluster")
+		set.String("key-prefix", "", "work below this prefix alone: keys are given and shown without it")
 		set.String("context", "", "name of the context in the configuration file to use")
 		set.String("config", "", "configuration file (default: etcdctl-plus/config.yaml in the user's configuration folder)")
 	}
@@ -198,6 +201,7 @@ func (f *Flags) Load() (*Settings, error) {
 		Password:              v.GetString("password"),
 		AuthToken:             v.GetString("auth-jwt-token"),
 		ReadOnly:              g.flag("read-only"),
+		KeyPrefix:             v.GetString("key-prefix"),
 		Context:               ctx,
 		EndpointsFrom:         from["endpoints"],
 	}

@@ -73,7 +73,7 @@ func (o *leasesOptions) run(ctx context.Context) error {
 
 // known lists the leases that exist.
 func (o *leasesOptions) known(ctx context.Context, src keyspace.Source) ([]inspect.LeaseTTL, error) {
-	if f, ok := src.(*dbfile.Source); ok {
+	if f, ok := keyspace.Base(src).(*dbfile.Source); ok {
 		list, err := f.Leases(ctx)
 		var out []inspect.LeaseTTL
 		for _, l := range list {

@@ -44,6 +44,9 @@ func (o *spaceOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if src, err = cli.Whole(src); err != nil {
+		return err
+	}
 	s, err := inspect.MeasureSpace(ctx, src)
 	if err != nil {
 		return err

@@ -201,6 +201,9 @@ func isPathError(err error) bool {
 	return errors.As(err, &p)
 }
 
+// partOfAPI is what to think of a server that lacks a call.
+const partOfAPI = "this server does not have that call: it may be older than the command needs, or not etcd (Kine and others speak part of the API)"
+
 func describeServer(d *Error) {
 	var etcd rpctypes.EtcdError
 	if errors.As(rpctypes.Error(rootStatus(d.Err)), &etcd) {
@@ -251,8 +254,13 @@ func describeServer(d *Error) {
 		d.Code = Timeout
 	case codes.Unauthenticated, codes.PermissionDenied:
 		d.Code = Auth
+	case codes.Unknown:
+		// Kine says so without a code.
+		if strings.HasSuffix(s.Message(), "is not supported") {
+			d.Hint = partOfAPI
+		}
 	case codes.Unimplemented:
-		d.Code, d.Hint = Failure, "this server does not have that call: it may be older than the command needs, or not etcd (Kine and others speak part of the API)"
+		d.Code, d.Hint = Failure, partOfAPI
 	case codes.ResourceExhausted:
 		d.Code, d.Hint = Data, "the server takes requests up to its --max-request-bytes (1.5 MiB unless changed), and half a MiB around them"
 		if strings.Contains(s.Message(), "trying to send") {

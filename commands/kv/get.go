@@ -15,6 +15,7 @@ import (
 
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/live"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 )
 
@@ -214,6 +215,12 @@ func (o *getOptions) oneAnswer(ctx context.Context, client *clientv3.Client, a a
 	r, err := client.Get(ctx, string(o.keys.rng.Key), o.ops()...)
 	if err != nil {
 		return 0, o.withRevisions(ctx, client, err)
+	}
+	if h := (*pb.RangeResponse)(r).GetHeader(); live.IsPartial(h) && string(o.keys.rng.End) == "\x00" {
+		// Kine has found nothing, whatever there is.
+		if r, err = client.Get(ctx, string(o.keys.rng.Key), append(o.ops(), clientv3.WithRange(live.LastKey))...); err != nil {
+			return 0, err
+		}
 	}
 	if err := a.begin((*pb.RangeResponse)(r).GetHeader()); err != nil {
 		return 0, err

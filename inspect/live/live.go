@@ -21,6 +21,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
+
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -65,6 +67,9 @@ type Source struct {
 	o        Options
 	limit    limiter
 	noStream atomic.Bool // this cluster has answered that it cannot
+	// partial: the server is no etcd but speaks part of its API, as Kine does. It
+	// takes linearizable reads only, and finds nothing in a range without an end.
+	partial atomic.Bool
 
 	mu     sync.Mutex
 	member *member   // where reads go; nil: not chosen yet
@@ -171,16 +176,27 @@ var everything = keyspace.All()
 // newest returns the newest revision. A read of one key that returns no key costs
 // the server nothing; the same with a range would count the range.
 func (s *Source) newest(ctx context.Context, m *member, key []byte) (int64, error) {
-	r, err := m.kv.Range(ctx, &pb.RangeRequest{Key: keyOrFirst(key), CountOnly: true, Serializable: s.o.Serializable}, callOptions...)
+	r, err := s.rangeOnce(ctx, m, &pb.RangeRequest{Key: keyOrFirst(key), CountOnly: true, Serializable: s.o.Serializable}, callOptions...)
 	if err != nil {
 		return 0, m.explain(err, "read the newest revision")
+	}
+	if IsPartial(r.Header) {
+		s.partial.Store(true)
 	}
 	return r.Header.GetRevision(), nil
 }
 
+// IsPartial tells by the header of any answer whether a server is none of etcd's: an
+// etcd always says which cluster it is of.
+func IsPartial(h *pb.ResponseHeader) bool { return h.GetClusterId() == 0 && h.GetMemberId() == 0 }
+
+// LastKey ends a range for a server that wants an end. Kine's keys are text, in
+// which this byte cannot stand.
+const LastKey = "\xff"
+
 // compactRev returns the revision the cluster is compacted at, 0 when it is not.
 func (s *Source) compactRev(ctx context.Context, m *member, key []byte) (int64, error) {
-	_, err := m.kv.Range(ctx, &pb.RangeRequest{Key: keyOrFirst(key), Revision: 1, CountOnly: true, Serializable: true}, callOptions...)
+	_, err := s.rangeOnce(ctx, m, &pb.RangeRequest{Key: keyOrFirst(key), Revision: 1, CountOnly: true, Serializable: true}, callOptions...)
 	switch {
 	case err == nil:
 		return 0, nil
@@ -220,6 +236,19 @@ func (s *Source) compactRevBelow(ctx context.Context, m *member, key []byte, rev
 		err = context.Cause(ctx)
 	}
 	return 0, m.explain(err, "read the compact revision")
+}
+
+// rangeOnce sends one Range. A server that does not know serializable reads is asked
+// again without, and from then on.
+func (s *Source) rangeOnce(ctx context.Context, m *member, r *pb.RangeRequest, o ...grpc.CallOption) (*pb.RangeResponse, error) {
+	r.Serializable = r.Serializable && !s.partial.Load()
+	resp, err := m.kv.Range(ctx, r, o...)
+	if r.Serializable && refusesSerializable(err) {
+		s.partial.Store(true)
+		r.Serializable = false
+		resp, err = m.kv.Range(ctx, r, o...)
+	}
+	return resp, err
 }
 
 // requestTimeout bounds the small requests that answer at once or never.

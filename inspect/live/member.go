@@ -174,6 +174,12 @@ func (m *member) explain(err error, doing string) error {
 func isCompacted(err error) bool { return errors.Is(rpctypes.Error(err), rpctypes.ErrCompacted) }
 func isFuture(err error) bool    { return errors.Is(rpctypes.Error(err), rpctypes.ErrFutureRev) }
 
+// refusesSerializable tells a server without serializable reads from one without
+// the call.
+func refusesSerializable(err error) bool {
+	return code(err) == codes.Unimplemented && strings.Contains(err.Error(), "serializable")
+}
+
 func denied(err error) bool {
 	return err != nil && (code(err) == codes.PermissionDenied || errors.Is(err, rpctypes.ErrPermissionDenied))
 }

@@ -86,6 +86,10 @@ func (rd *reader) read(ctx context.Context) error {
 	}
 	if len(rd.r.End) > 0 && !rd.s.noStream.Load() {
 		err := rd.stream(ctx, m)
+		if refusesSerializable(err) {
+			rd.s.partial.Store(true)
+			err = rd.stream(ctx, m)
+		}
 		if code(err) != codes.Unimplemented {
 			return rd.explain(ctx, m, err)
 		}
@@ -119,15 +123,19 @@ func (rd *reader) explain(ctx context.Context, m *member, err error) error {
 }
 
 func (rd *reader) request() *pb.RangeRequest {
-	return &pb.RangeRequest{
+	r := &pb.RangeRequest{
 		Key:      rd.from,
 		RangeEnd: rd.r.End,
 		Revision: rd.rev,
 		Limit:    rd.left,
 		KeysOnly: rd.r.KeysOnly,
 		// At a fixed revision that the member has, its own answer is the cluster's.
-		Serializable: true,
+		Serializable: !rd.s.partial.Load(),
 	}
+	if rd.s.partial.Load() && len(r.RangeEnd) == 1 && r.RangeEnd[0] == 0 {
+		r.RangeEnd = []byte(LastKey)
+	}
+	return r
 }
 
 // stream reads by one request that the server answers in chunks.
@@ -173,7 +181,10 @@ func (rd *reader) pages(ctx context.Context, m *member) error {
 	size := int64(firstPage)
 	for {
 		req := rd.request()
-		if req.Limit == 0 || req.Limit > size {
+		switch {
+		case len(req.RangeEnd) == 0:
+			req.Limit = 0 // one key; Kine takes no limit with it
+		case req.Limit == 0 || req.Limit > size:
 			req.Limit = size
 		}
 		// An answer that is far larger than asked for is refused and asked for in
@@ -182,7 +193,7 @@ func (rd *reader) pages(ctx context.Context, m *member) error {
 		if req.Limit > 1 {
 			most = min(most, pageGrowth*rd.s.o.PageBytes)
 		}
-		resp, err := m.kv.Range(ctx, req, grpc.MaxCallRecvMsgSize(int(most)))
+		resp, err := rd.s.rangeOnce(ctx, m, req, grpc.MaxCallRecvMsgSize(int(most)))
 		if code(err) == codes.ResourceExhausted && req.Limit > 1 {
 			size = max(1, req.Limit/pageGrowth)
 			continue

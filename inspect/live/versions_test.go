@@ -1,6 +1,8 @@
 package live_test
 
 import (
+	"fmt"
+	"sync"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -26,4 +28,22 @@ func TestSuiteVersions(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Through etcd's gRPC proxy, which has no RangeStream and answers what it remembers.
+func TestSuiteProxy(t *testing.T) {
+	t.Parallel()
+	var proxies sync.Map
+	start := func(tb testing.TB) *clientv3.Client {
+		p := server.Start(tb, server.Options{})
+		c := p.Client(tb)
+		listen := fmt.Sprintf("127.0.0.1:%d", server.Ports(tb, 1)[0])
+		proxy := server.Run(tb, server.Binary(tb, "3.7"), listen, "grpc-proxy", "start", "--endpoints", p.Endpoint, "--listen-addr", listen, "--data-dir", tb.TempDir())
+		proxies.Store(c, proxy.Client(tb))
+		return c
+	}
+	sourcetest.Run(t, sourcetest.Options{Servers: 1, Histories: 10, Start: start}, func(tb testing.TB, c *clientv3.Client) keyspace.Source {
+		proxied, _ := proxies.Load(c)
+		return live.New(proxied.(*clientv3.Client), live.Options{TempDir: tb.TempDir()})
+	})
 }

@@ -129,7 +129,8 @@ func (p *Process) run(tb testing.TB, path string, args ...string) {
 	tb.Cleanup(func() {
 		p.Kill()
 		if tb.Failed() {
-			tb.Logf("%s said:\n%s", filepath.Base(path), p.Log())
+			lines := strings.Split(strings.TrimSpace(p.Log()), "\n")
+			tb.Logf("%s said last:\n%s", filepath.Base(path), strings.Join(lines[max(0, len(lines)-10):], "\n"))
 		}
 	})
 }

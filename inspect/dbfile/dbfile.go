@@ -70,8 +70,7 @@ type Source struct {
 	newest  int64
 	version string
 
-	key    bucket
-	hasKey bool
+	key bucket
 	// What the write-ahead log adds; see walread.go.
 	withLog             bool // it was looked for
 	tail                *tail

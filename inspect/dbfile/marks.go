@@ -48,28 +48,34 @@ func (s *Source) readMarks() error {
 			return err
 		}
 	}
-	s.key, s.hasKey, err = p.bucket(bucketKey)
+	key, hasKey, err := p.bucket(bucketKey)
 	if err != nil {
 		return err
 	}
-	if !s.hasKey && !found {
+	if !hasKey && !found {
 		return &NotDatabaseError{Path: s.file, What: "a bbolt database, but not of etcd: it has no bucket \"key\" and no bucket \"meta\""}
 	}
+	// etcd makes both before it writes anything. Without one of them the file would
+	// look empty, or as if it had never been compacted.
+	for name, there := range map[string]bool{bucketKey: hasKey, bucketMeta: found} {
+		if !there {
+			return p.corrupt(p.meta.root, "bucket %q is missing", name)
+		}
+	}
+	s.key = key
 	// An empty keyspace is at revision 1. A compaction mark above the last record
 	// means that the last records were tombstones, and are gone.
 	s.newest = max(1, s.marks.finished, s.marks.scheduled)
-	if s.hasKey {
-		it, found, err := p.lastItem(s.key)
+	it, found, err := p.lastItem(s.key)
+	if err != nil {
+		return err
+	}
+	if found {
+		rev, err := s.revisionOf(it)
 		if err != nil {
 			return err
 		}
-		if found {
-			rev, err := s.revisionOf(it)
-			if err != nil {
-				return err
-			}
-			s.newest = max(s.newest, rev.rev.Main)
-		}
+		s.newest = max(s.newest, rev.rev.Main)
 	}
 	if s.version == "" {
 		return s.readClusterVersion()

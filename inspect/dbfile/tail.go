@@ -58,18 +58,14 @@ func (t *tail) from(key []byte) int {
 
 // recordCursor walks the records of the file, then those of the tail.
 type recordCursor struct {
-	file *cursor // nil: done, or the file has none
+	file *cursor // nil: done
 	tail *tail
 	next int
 }
 
 // records returns a cursor from a revision key on; nil is the first one.
 func (s *Source) records(from []byte) *recordCursor {
-	c := &recordCursor{tail: s.tail, next: s.tail.from(from)}
-	if s.hasKey {
-		c.file = s.pager.cursor(s.key, from)
-	}
-	return c
+	return &recordCursor{file: s.pager.cursor(s.key, from), tail: s.tail, next: s.tail.from(from)}
 }
 
 // step returns the next record, errEnd behind the last one.
@@ -133,9 +129,6 @@ func appendRecord(b []byte, r keyspace.Record) []byte {
 // eachRecord calls fn with the place and the value of every record of the file
 // alone, in revision order. Records without a key are left out.
 func (s *Source) eachRecord(ctx context.Context, fn func(place uint64, tombstone bool, key, value []byte) error) error {
-	if !s.hasKey {
-		return nil
-	}
 	return pipeline.Guard(func() error {
 		c := s.pager.cursor(s.key, nil)
 		for n := 1; ; n++ {

@@ -26,6 +26,9 @@ const (
 	Protobuf Format = "protobuf" // etcd's own answer message
 	Template Format = "template" // Go template
 	JSONPath Format = "jsonpath" // Kubernetes' JSONPath
+
+	// CustomColumns is a table of columns that the user chooses, as kubectl has it.
+	CustomColumns Format = "custom-columns"
 )
 
 // aliases maps other spellings that users know.
@@ -41,7 +44,7 @@ func (e *UnknownFormatError) Error() string {
 	var names []string
 	for _, f := range e.Allowed {
 		name := string(f)
-		if f == Template || f == JSONPath {
+		if takesQuery(f) {
 			name += "=…"
 		}
 		if !slices.Contains(names, name) {
@@ -52,19 +55,30 @@ func (e *UnknownFormatError) Error() string {
 }
 
 // Parse splits "jsonpath={.a}" into format and argument and checks it against
-// the formats a command offers. The error is an *UnknownFormatError.
+// the formats a command offers; "jsonpath-file=F" and its like read the argument
+// from a file. The error is an *UnknownFormatError.
 func Parse(s string, allowed []Format) (Format, string, error) {
 	name, arg, hasArg := strings.Cut(s, "=")
 	f := Format(name)
 	if a, ok := aliases[name]; ok {
 		f = a
 	}
-	takesArg := f == Template || f == JSONPath
-	if !slices.Contains(allowed, f) || hasArg != takesArg {
+	file, isFile := fileFormats[name]
+	if isFile {
+		f = file
+	}
+	if !slices.Contains(allowed, f) || hasArg != takesQuery(f) {
 		return "", "", &UnknownFormatError{Given: s, Allowed: allowed}
+	}
+	if isFile {
+		query, err := readQuery(name, arg)
+		return f, query, err
 	}
 	return f, arg, nil
 }
+
+// takesQuery tells whether a format is followed by "=" and a query.
+func takesQuery(f Format) bool { return f == Template || f == JSONPath || f == CustomColumns }
 
 // Views are the formats every view of ours has.
 func Views() []Format {

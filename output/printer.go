@@ -20,6 +20,8 @@ type Printer struct {
 	Width    int    // columns of the terminal; 0: not a terminal, nothing is cut
 	Color    bool
 	NoHeader bool
+
+	custom *customColumns // parsed Arg
 }
 
 // Texter is a view with a form of its own for -w simple.
@@ -38,6 +40,12 @@ func (p *Printer) Print(v any) error {
 		return p.template(v)
 	case JSONPath:
 		return p.jsonPath(v)
+	case CustomColumns:
+		t, err := p.customRow(v)
+		if err != nil {
+			return err
+		}
+		return p.table(t, true)
 	case Simple:
 		if t, ok := v.(Texter); ok {
 			_, err := io.WriteString(p.Out, t.Text())
@@ -192,20 +200,14 @@ func (p *Printer) yaml(v any) error {
 	return err
 }
 
-// generic returns v as maps, slices and json.Numbers: what a template sees are
+// generic returns v as maps, slices and numbers: what a template sees are
 // the names of the JSON form, whatever our structs are called.
 func generic(v any) (any, error) {
 	b, err := Marshal(v)
 	if err != nil {
 		return nil, err
 	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.UseNumber()
-	var x any
-	if err := d.Decode(&x); err != nil {
-		return nil, fmt.Errorf("read back JSON: %w", err)
-	}
-	return x, nil
+	return decodeNumbers(b)
 }
 
 // QueryError says that a template or JSONPath given by the user is wrong.
@@ -225,9 +227,9 @@ func (p *Printer) template(v any) error {
 	if err != nil {
 		return err
 	}
-	t, err := template.New("-w template").Option("missingkey=default").Parse(p.Arg)
+	t, err := p.parseTemplate()
 	if err != nil {
-		return &QueryError{p.Format, p.Arg, err}
+		return err
 	}
 	var b bytes.Buffer
 	if err := t.Execute(&b, x); err != nil {
@@ -241,9 +243,9 @@ func (p *Printer) jsonPath(v any) error {
 	if err != nil {
 		return err
 	}
-	j := jsonpath.New("-w jsonpath").AllowMissingKeys(true)
-	if err := j.Parse(p.Arg); err != nil {
-		return &QueryError{p.Format, p.Arg, err}
+	j, err := p.parseJSONPath()
+	if err != nil {
+		return err
 	}
 	var b bytes.Buffer
 	if err := j.Execute(&b, x); err != nil {
@@ -260,19 +262,52 @@ func (p *Printer) query(b bytes.Buffer) error {
 	return err
 }
 
-// CheckQuery parses a template or JSONPath before any work is done.
-func (p *Printer) CheckQuery() error {
-	switch p.Format {
-	case Template:
-		if _, err := template.New("-w template").Parse(p.Arg); err != nil {
-			return &QueryError{p.Format, p.Arg, err}
-		}
-	case JSONPath:
-		if err := jsonpath.New("-w jsonpath").Parse(p.Arg); err != nil {
-			return &QueryError{p.Format, p.Arg, err}
+func (p *Printer) parseTemplate() (*template.Template, error) {
+	t, err := template.New("-w template").Option("missingkey=default").Funcs(functions).Parse(p.Arg)
+	if err != nil {
+		return nil, &QueryError{p.Format, p.Arg, err}
+	}
+	return t, nil
+}
+
+// parseJSONPath also takes a lone path without braces.
+func (p *Printer) parseJSONPath() (*jsonpath.JSONPath, error) {
+	text := p.Arg
+	if !strings.Contains(text, "{") {
+		var err error
+		if text, err = relaxed(text); err != nil {
+			return nil, &QueryError{p.Format, p.Arg, err}
 		}
 	}
-	return nil
+	j := jsonpath.New("-w jsonpath").AllowMissingKeys(true)
+	if err := j.Parse(text); err != nil {
+		return nil, &QueryError{p.Format, p.Arg, err}
+	}
+	return j, nil
+}
+
+// CheckQuery parses a template, JSONPath or columns before any work is done.
+func (p *Printer) CheckQuery() error {
+	var err error
+	switch p.Format {
+	case Template:
+		_, err = p.parseTemplate()
+	case JSONPath:
+		_, err = p.parseJSONPath()
+	case CustomColumns:
+		p.custom, err = parseCustomColumns(p.Arg)
+	}
+	return err
+}
+
+// customRow makes the row of one view in the custom-columns format.
+func (p *Printer) customRow(v any) (Table, error) {
+	if p.custom == nil {
+		if err := p.CheckQuery(); err != nil {
+			return Table{}, err
+		}
+	}
+	return p.custom.table(v)
 }
 
 var errClosed = errors.New("write to a closed stream")

@@ -65,11 +65,17 @@ func (s *Stream) Write(v any) error {
 	case Template, JSONPath:
 		return s.item(&s.all, v, false)
 	}
-	t, ok := v.(Tabler)
-	if !ok {
+	var tab Table
+	if s.p.Format == CustomColumns {
+		var err error
+		if tab, err = s.p.customRow(v); err != nil {
+			return err
+		}
+	} else if t, ok := v.(Tabler); ok {
+		tab = t.Table()
+	} else {
 		return s.p.Print(v)
 	}
-	tab := t.Table()
 	if s.block.Columns == nil {
 		s.block = Table{Columns: tab.Columns, Empty: tab.Empty}
 	}

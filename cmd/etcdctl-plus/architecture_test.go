@@ -64,7 +64,7 @@ var owners = map[string][]string{
 	"k8s.io/apiserver":                    {"registry/kmsclient/kmstest"}, // which only tests import
 	"k8s.io/apiextensions-apiserver":      {"registry/schema/gen"},
 	"k8s.io/kube-aggregator":              {"registry/schema/gen"},
-	"k8s.io/client-go":                    {"output"},
+	"k8s.io/client-go":                    {"output", "registry/columns"}, // JSONPath
 	"k8s.io/apimachinery":                 {"commands/registry", "cmd/bench-peers"},
 	"github.com/fxamacker/cbor":           {"registry/cbor"},
 	"k8s.io/kms":                          {"registry/kmsclient/kmstest"}, // its generated messages cost every start

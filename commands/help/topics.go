@@ -92,7 +92,11 @@ const formats = `Output formats, chosen with -w (registry commands also take -o)
   yaml       documents separated by ---
   template=T Go template over the JSON form, such as 'template={{.revision}}'
   jsonpath=P Kubernetes' JSONPath over the JSON form, such as 'jsonpath={.items[*].key}'
-             (of get, put, del and watch: over the form of jsonl, not etcd's own)
+             (of get, put, del and watch: over the form of jsonl, not etcd's own);
+             a lone path needs no braces. jsonpath-file=F and template-file=F
+             read the query from a file
+  custom-columns=NAME:.metadata.name,…
+             registry get: columns of your own; custom-columns-file=F
   protobuf   etcd's own answer message (get, put, del)
   name, raw  registry get: resource/name, and the bytes as stored
 

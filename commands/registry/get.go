@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/completions"
@@ -16,6 +16,7 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 	k8s "github.com/etcdctl-plus/etcdctl-plus/registry"
+	"github.com/etcdctl-plus/etcdctl-plus/registry/columns"
 )
 
 type getOptions struct {
@@ -25,8 +26,13 @@ type getOptions struct {
 	namespace string
 	all       bool
 	selector  string
-	labels    labels.Selector
-	res       k8s.Resource
+	fields    string
+	sortBy    string
+
+	choose *chooser
+	sort   *sorter // nil: in the order of the keys
+	res    k8s.Resource
+	cols   *columns.Printer // nil: the kind has no columns of its own
 }
 
 func newGetCmd(env *cli.Env) *cobra.Command {
@@ -37,6 +43,11 @@ func newGetCmd(env *cli.Env) *cobra.Command {
 		Long: `Show objects of a kind as they are stored. KIND is a kind, a plural, a short
 name, or one of them with its group (deployments.apps). The resourceVersion shown
 is the revision of the object's last change, as the API server shows it.
+
+A table has kubectl's columns, of a custom resource those of its definition; -o wide
+adds kubectl's others, and then where and how etcd has the object. jsonpath,
+go-template, custom-columns, --sort-by and the selectors mean what they mean in
+kubectl. --field-selector takes any field of the object.
 
 What is stored may be older than what the API server serves: it converts versions
 and fills in defaults on reading; here you see the stored version.
@@ -50,6 +61,7 @@ is 3 (in tables, which show what is sealed, only for damage). A name that does n
 exist ends with 4.`,
 		Example: `  etcdctl-plus registry get pods -A --db snapshot.db
   etcdctl-plus registry get secret web-tls -n shop -o yaml --encryption-config enc.yaml --db snapshot.db
+  etcdctl-plus registry get pods -A --field-selector spec.nodeName=node-1 --sort-by .metadata.creationTimestamp
   etcdctl-plus registry get deploy -n shop -l app=web -o jsonpath='{.items[*].spec.replicas}'`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completions.Kinds,
@@ -65,6 +77,8 @@ exist ends with 4.`,
 	f.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of the objects")
 	f.BoolVarP(&o.all, "all-namespaces", "A", false, "objects of all namespaces")
 	f.StringVarP(&o.selector, "selector", "l", "", "label selector, such as app=web,tier!=cache or 'env in (a,b)'")
+	f.StringVar(&o.fields, "field-selector", "", "select by fields, such as status.phase=Running,spec.nodeName!=node-1")
+	f.StringVar(&o.sortBy, "sort-by", "", "order by a JSONPath into the objects, such as .metadata.creationTimestamp; all are held in memory")
 	return c
 }
 
@@ -79,20 +93,22 @@ func (o *getOptions) complete(args []string) error {
 	if kind, name, ok := strings.Cut(o.kind, "/"); ok {
 		o.kind, o.names = kind, append([]string{name}, o.names...)
 	}
-	if len(o.names) > 0 && (o.all || o.selector != "") {
-		return cli.Usagef("a name goes with neither --all-namespaces nor --selector")
+	if len(o.names) > 0 && (o.all || o.selector != "" || o.fields != "") {
+		return cli.Usagef("a name goes with neither --all-namespaces nor a selector")
 	}
-	sel, err := labels.Parse(o.selector)
-	if err != nil {
-		return cli.Usagef("--selector %q: %v", o.selector, err)
+	var err error
+	if o.choose, err = newChooser(o.selector, o.fields); err != nil {
+		return err
 	}
-	o.labels = sel
-	return nil
+	if o.sortBy != "" {
+		o.sort, err = newSorter(o.sortBy)
+	}
+	return err
 }
 
 func (o *getOptions) run(ctx context.Context) error {
 	p, err := o.out.printer(output.Tables, output.Wide, output.Name, output.YAML, output.JSON, output.JSONL, output.Raw,
-		output.Template, output.JSONPath, output.Simple, output.Fields)
+		output.Template, output.JSONPath, output.CustomColumns, output.Simple, output.Fields)
 	if err != nil {
 		return err
 	}
@@ -102,13 +118,25 @@ func (o *getOptions) run(ctx context.Context) error {
 	if o.res, err = o.find(o.kind); err != nil {
 		return err
 	}
+	if o.cols, err = o.columns(ctx); err != nil {
+		return err
+	}
 	w := writer{p: p, o: o, single: len(o.names) == 1 && (p.Format == output.JSON || p.Format == output.Template || p.Format == output.JSONPath)}
 	if !w.single && p.Format != output.Raw && p.Format != output.Name {
 		w.stream = p.Stream(output.KubernetesList)
 	}
-	missing, err := o.each(ctx, w.write)
+	put := w.write
+	if o.sort != nil {
+		put = o.sort.add
+	}
+	missing, err := o.each(ctx, put)
 	if err != nil {
 		return err
+	}
+	if o.sort != nil {
+		if err := o.sort.each(w.write); err != nil {
+			return err
+		}
 	}
 	if w.stream != nil {
 		if err := w.stream.Close(o.nothing(missing)); err != nil {
@@ -124,6 +152,35 @@ func (o *getOptions) run(ctx context.Context) error {
 		return cli.WithHint(cli.Failf(cli.Partial, "%d of %d objects could not be shown", w.failed, w.n), w.hint())
 	}
 	return nil
+}
+
+// columns returns what kubectl would print of the kind. A custom resource's columns
+// are in its definition, which is read at the same revision.
+func (o *getOptions) columns(ctx context.Context) (*columns.Printer, error) {
+	if !o.res.Custom {
+		return columns.Builtin(o.res.Group, o.res.Kind), nil
+	}
+	defs, err := o.dec.Mapper.Find("customresourcedefinitions.apiextensions.k8s.io")
+	if err != nil {
+		return nil, err
+	}
+	r := keyspace.One(o.dec.Mapper.Key(&defs[0], "", o.res.Plural+"."+o.res.Group))
+	r.Rev = o.rev
+	for rec, err := range o.src.Records(ctx, r) {
+		if err != nil {
+			return nil, fmt.Errorf("read the definition of %s: %w", &o.res, err)
+		}
+		d := o.dec.NewDecoder(false).Decode(rec.Key, rec.Value, rec.ModRev)
+		if d.Object == nil {
+			break
+		}
+		p, err := columns.FromCRD(d.Object, o.res.Versions)
+		if err != nil {
+			o.env.Warn("%v", err)
+		}
+		return p, nil
+	}
+	return nil, nil // the definition is gone: its objects are still there
 }
 
 // each calls f for every object asked for and returns the names not found.
@@ -161,7 +218,7 @@ func (o *getOptions) scan(ctx context.Context, r keyspace.Range, f func(inspect.
 		if err != nil {
 			return err
 		}
-		if !o.labels.Empty() && !o.labels.Matches(labels.Set(metaOf(x).Labels)) {
+		if !o.choose.matches(x, func() objectView { return o.objectView(x) }) {
 			continue
 		}
 		if err := f(x); err != nil {
@@ -289,16 +346,20 @@ type objectView struct {
 	res  k8s.Resource
 	info k8s.KeyInfo
 	meta meta
-	age  string
+	cols *columns.Printer
+	all  bool // of all namespaces
+	now  time.Time
 }
 
 func (o *getOptions) objectView(x inspect.Object) objectView {
-	v := objectView{Object: x, res: o.res, meta: metaOf(x)}
+	v := objectView{Object: x, res: o.res, cols: o.cols, all: o.all, now: o.env.Now()}
 	v.info, _ = o.dec.Mapper.Parse(x.Record.Key)
+	if v.cols == nil { // else the key says all that is needed
+		v.meta = metaOf(x)
+	}
 	if v.meta.Name == "" {
 		v.meta.Name, v.meta.Namespace = v.info.Name, v.info.Namespace
 	}
-	v.age = cli.Age(o.env.Now(), v.meta.CreationTimestamp)
 	return v
 }
 
@@ -329,6 +390,8 @@ func (v objectView) name() string {
 	return strings.ToLower(v.res.Singular) + group + "/" + v.meta.Name
 }
 
+// Table has kubectl's columns, and behind them with -o wide what etcd tells. A kind
+// without columns of its own shows the latter at once.
 func (v objectView) Table() output.Table {
 	var t output.Table
 	var row []string
@@ -336,21 +399,46 @@ func (v objectView) Table() output.Table {
 		t.Columns = append(t.Columns, c)
 		row = append(row, cell)
 	}
-	if v.res.Namespaced {
+	if v.res.Namespaced && (v.all || v.cols == nil) {
 		add(output.Column{Name: "NAMESPACE"}, v.meta.Namespace)
 	}
-	add(output.Column{Name: "NAME", Keep: true}, v.meta.Name)
-	add(output.Column{Name: "STORED AS", Drop: true}, v.storedAs())
-	add(output.Column{Name: "MOD REV", Right: true, Keep: true}, fmt.Sprint(v.Record.ModRev))
-	add(output.Column{Name: "BYTES", Right: true, Keep: true, Drop: true}, fmt.Sprint(len(v.Record.Value)))
-	add(output.Column{Name: "ENCRYPTION", Drop: true}, cli.Encryption(v.Seal))
-	add(output.Column{Name: "AGE", Keep: true}, v.age)
+	own := v.cols == nil
+	if own {
+		add(output.Column{Name: "NAME", Keep: true}, v.meta.Name)
+	} else {
+		cells := v.cells()
+		for i, c := range v.cols.Columns {
+			add(output.Column{Name: c.Name, Wide: c.Wide, Keep: c.Name == "NAME" || c.Name == "AGE", Wrap: c.Name == "MESSAGE"}, cells[i])
+		}
+	}
+	add(output.Column{Name: "STORED AS", Drop: true, Wide: !own}, v.storedAs())
+	add(output.Column{Name: "MOD REV", Right: true, Keep: true, Wide: !own}, fmt.Sprint(v.Record.ModRev))
+	add(output.Column{Name: "BYTES", Right: true, Keep: true, Drop: true, Wide: !own}, fmt.Sprint(len(v.Record.Value)))
+	add(output.Column{Name: "ENCRYPTION", Drop: true, Wide: !own}, cli.Encryption(v.Seal))
+	if own {
+		add(output.Column{Name: "AGE", Keep: true}, cli.Age(v.now, v.meta.CreationTimestamp))
+	}
 	add(output.Column{Name: "CREATE REV", Right: true, Wide: true}, fmt.Sprint(v.Record.CreateRev))
 	add(output.Column{Name: "VERSION", Right: true, Wide: true}, fmt.Sprint(v.Record.Version))
 	add(output.Column{Name: "LEASE", Wide: true}, cli.LeaseID(v.Record.Lease))
 	add(output.Column{Name: "KEY", Wide: true}, string(v.Record.Key))
 	t.Rows = [][]string{row}
 	return t
+}
+
+// cells are kubectl's, or the name and why there is no more.
+func (v objectView) cells() []string {
+	switch {
+	case v.Object.Object != nil:
+		return v.cols.Row(v.Object.Object, v.now)
+	case v.Seal.Provider != "" && !v.Seal.Opened:
+		return v.cols.Placeholder(v.meta.Name, "(sealed with "+cli.Encryption(v.Seal)+")")
+	case v.Redacted:
+		return v.cols.Placeholder(v.meta.Name, "(withheld)")
+	case errors.Is(v.Err, k8s.ErrDamaged):
+		return v.cols.Placeholder(v.meta.Name, "(damaged)")
+	}
+	return v.cols.Placeholder(v.meta.Name, "(not an object)")
 }
 
 // storedAs is apiVersion and encoding, or why there is no object.

@@ -175,14 +175,12 @@ type sealedObject struct {
 	seed bool // the key is a seed from which the value's key derives
 }
 
-var errField = errors.New("a field has the wrong type")
-
 // parseObject reads an EncryptedObject and checks what the apiserver checks.
 func parseObject(b []byte) (o sealedObject, err error) {
 	var source uint64
 	err = eachField(b, func(n protowire.Number, t protowire.Type, v []byte, num uint64) error {
 		if (n >= 1 && n <= 4) && t != protowire.BytesType || n == 5 && t != protowire.VarintType {
-			return errField
+			return nil // a field that nobody knows, for protobuf
 		}
 		switch n {
 		case 1:
@@ -225,8 +223,8 @@ func (o *sealedObject) annotation(b []byte) error {
 	var name string
 	var value []byte
 	err := eachField(b, func(n protowire.Number, t protowire.Type, v []byte, _ uint64) error {
-		if n <= 2 && t != protowire.BytesType {
-			return errField
+		if t != protowire.BytesType {
+			return nil
 		}
 		switch n {
 		case 1:

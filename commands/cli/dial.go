@@ -36,6 +36,11 @@ func Dial(ctx context.Context, s *config.Settings, askPassword func(user string)
 		return nil, err
 	}
 	c, err := clientv3.New(*cfg)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && cfg.Username != "" {
+		// With a user, New logs in, and the server's password check takes its time.
+		return nil, &Error{Code: Timeout, Err: fmt.Errorf("log in at %s: no answer within %s", strings.Join(cfg.Endpoints, ", "), s.DialTimeout),
+			Hint: "a busy server can take longer to check a password: --dial-timeout allows for it; or log in once and use --auth-jwt-token", Endpoint: strings.Join(cfg.Endpoints, ",")}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", strings.Join(cfg.Endpoints, ", "), err)
 	}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -187,8 +188,11 @@ func (p *plugin) decrypt(w seal.WrappedKey) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	var answer []byte
-	if err := conn.Invoke(ctx, method, &request, &answer); err != nil {
-		answered, err := cause(err, timeout, p.config.APIVersion)
+	var header, trailer metadata.MD
+	if err := conn.Invoke(ctx, method, &request, &answer, grpc.Header(&header), grpc.Trailer(&trailer)); err != nil {
+		// Whoever answers in gRPC sends a content type, in one of the two.
+		answered := len(header)+len(trailer) > 0
+		err := cause(err, answered, timeout, p.config.APIVersion)
 		if !answered {
 			p.mu.Lock()
 			if p.down == nil {
@@ -205,26 +209,23 @@ func (p *plugin) decrypt(w seal.WrappedKey) ([]byte, error) {
 	return key, nil
 }
 
-// cause turns a gRPC error into words, and tells whether the plugin answered.
-func cause(err error, timeout time.Duration, version string) (answered bool, _ error) {
+// cause turns a gRPC error into words.
+func cause(err error, answered bool, timeout time.Duration, version string) error {
 	s := status.Convert(err)
-	switch s.Code() {
-	case codes.Unavailable:
-		if !strings.Contains(s.Message(), "connection error") && !strings.Contains(s.Message(), "reading server preface") {
-			break // the plugin's own word: what is behind it is away
-		}
+	switch {
+	case s.Code() == codes.DeadlineExceeded && !answered:
+		return fmt.Errorf("no answer within %s", timeout)
+	case !answered:
 		for _, e := range []error{syscall.ENOENT, syscall.ECONNREFUSED, syscall.EACCES} {
 			if strings.Contains(s.Message(), e.Error()) {
-				return false, e
+				return e
 			}
 		}
-		return false, errors.New(s.Message())
-	case codes.DeadlineExceeded:
-		return false, fmt.Errorf("no answer within %s", timeout)
-	case codes.Unimplemented:
-		return true, fmt.Errorf("it does not speak KMS %s", version)
+		return errors.New(s.Message())
+	case s.Code() == codes.Unimplemented:
+		return fmt.Errorf("it does not speak KMS %s", version)
 	}
-	return true, fmt.Errorf("it says: %s (%s)", s.Message(), s.Code())
+	return fmt.Errorf("it says: %s (%s)", s.Message(), s.Code())
 }
 
 // The messages of the two APIs, by their field numbers.

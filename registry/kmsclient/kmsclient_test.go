@@ -179,6 +179,28 @@ func listener(t *testing.T) net.Listener {
 	return l
 }
 
+// TestPluginComesBack: a plugin that says that it cannot open keys now is asked
+// again, and it is its words that are told.
+func TestPluginComesBack(t *testing.T) {
+	t.Parallel()
+	for _, form := range []string{"v1", "v2 seed"} {
+		p := kmstest.Start(t, "right")
+		conf := config(form[:2], p.Endpoint, 0)
+		var h heard
+		first, second := p.APIServer(t, form), p.APIServer(t, form)
+		one, two := first("vault", "k", []byte("plain")), second("vault", "k", []byte("plain"))
+		plugin := client(t, conf, &h)
+		p.Away.Store(true)
+		if _, _, err := seal.Open(conf, plugin, "", []byte("k"), one); !errors.Is(err, seal.ErrPlugin) || !strings.Contains(err.Error(), "it says: the vault is sealed (Unavailable)") {
+			t.Errorf("%s: %v", form, err)
+		}
+		p.Away.Store(false)
+		if plain, _, err := seal.Open(conf, plugin, "", []byte("k"), two); err != nil || string(plain) != "plain" {
+			t.Errorf("%s: %q, %v", form, plain, err)
+		}
+	}
+}
+
 // TestConfig: without plugins there is no client, and a plugin the configuration
 // does not have is no plugin that failed.
 func TestConfig(t *testing.T) {

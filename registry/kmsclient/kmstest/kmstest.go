@@ -36,6 +36,7 @@ type Plugin struct {
 	Path     string       // of its socket
 	Endpoint string       // unix:// URL
 	Decrypts atomic.Int64 // how often it was asked to open a key
+	Away     atomic.Bool  // what is behind the plugin is away, which it says
 	aead     cipher.AEAD
 	keyID    string
 }
@@ -95,6 +96,9 @@ func (p *Plugin) seal(plain []byte) []byte {
 
 func (p *Plugin) open(sealed []byte) ([]byte, error) {
 	p.Decrypts.Add(1)
+	if p.Away.Load() {
+		return nil, status.Error(codes.Unavailable, "the vault is sealed")
+	}
 	n := p.aead.NonceSize()
 	if len(sealed) < n {
 		return nil, status.Error(codes.InvalidArgument, "too short")

@@ -304,7 +304,7 @@ func TestReaderDoesNotDelayStart(t *testing.T) {
 		q.Kill()
 		return took
 	}
-	var with, without time.Duration = time.Hour, time.Hour
+	with, without := time.Hour, time.Hour
 	for range 3 {
 		without = min(without, start(false))
 		with = min(with, start(true))

@@ -137,11 +137,11 @@ func Open(ctx context.Context, path string, o Options) (_ *Source, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.remove != "" {
-		// A private file already.
-	} else if o.Copy {
+	switch {
+	case s.remove != "": // unpacked: a private file already
+	case o.Copy:
 		err = s.switchToCopy(ctx, o.TempDir)
-	} else if lockedElsewhere(f) {
+	case lockedElsewhere(f):
 		err = &LockedError{Path: file}
 	}
 	if err != nil {

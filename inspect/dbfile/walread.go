@@ -183,7 +183,8 @@ func (s *Source) voters(ctx context.Context) (map[uint64]bool, error) {
 	for _, m := range members {
 		id, err := strconv.ParseUint(m.ID, 16, 64)
 		if err != nil {
-			return map[uint64]bool{}, nil // not known, then
+			s.memberIDs = nil
+			return map[uint64]bool{}, nil //nolint:nilerr // who votes is not known then, and nothing is taken for granted
 		}
 		s.memberIDs[id] = true
 		if !m.IsLearner {

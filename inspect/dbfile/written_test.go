@@ -38,7 +38,7 @@ func lived(tb testing.TB, c *clientv3.Client) (tombstone, last int64) {
 	}
 	for round := range 4 {
 		for i := range 60 {
-			last = do(clientv3.OpPut(fmt.Sprintf("k%02d", i), strings.Repeat(fmt.Sprint(round), 10+200*(i%3))))
+			do(clientv3.OpPut(fmt.Sprintf("k%02d", i), strings.Repeat(fmt.Sprint(round), 10+200*(i%3))))
 		}
 		if round == 1 {
 			do(clientv3.OpDelete("k10", clientv3.WithRange("k20")))

@@ -163,7 +163,7 @@ func fromDebian(path string) error {
 	unpacked := filepath.Join(dir, "root", "usr", "bin", "etcd")
 	out, err := exec.Command(unpacked, "--version").Output()
 	if err != nil || !strings.HasPrefix(string(out), "etcd Version: 3.4.") {
-		return fmt.Errorf("Debian's etcd-server is not of 3.4: %.40q, %w", out, err)
+		return fmt.Errorf("the etcd-server of Debian is not of 3.4: %.40q, %w", out, err)
 	}
 	b, err := os.ReadFile(unpacked)
 	if err != nil {

@@ -242,6 +242,9 @@ func exists(x any, path ...any) bool {
 		switch v := x.(type) {
 		case map[string]any:
 			name, ok := p.(string)
+			if !ok {
+				return false
+			}
 			if x, ok = v[name]; !ok {
 				return false
 			}

@@ -50,7 +50,7 @@ func (c *chooser) matches(x inspect.Object, v func() objectView) bool {
 		return false
 	}
 	for i, r := range c.fields {
-		value := ""
+		var value string
 		switch r.Field {
 		case "metadata.name":
 			value = v().meta.Name

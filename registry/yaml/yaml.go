@@ -339,11 +339,10 @@ func plain(s string) (resolved, error) {
 	}
 	bare := strings.ReplaceAll(s, "_", "")
 	if s[0] == '.' {
-		f, err := strconv.ParseFloat(s, 64)
-		if err != nil {
-			return asText, nil
+		if f, err := strconv.ParseFloat(s, 64); err == nil {
+			return floating(f)
 		}
-		return floating(f)
+		return asText, nil
 	}
 	if date(s) {
 		return asText, nil
@@ -361,11 +360,9 @@ func plain(s string) (resolved, error) {
 			}
 			return asText, nil
 		}
-		f, err := strconv.ParseFloat(bare, 64)
-		if err != nil {
-			return asText, nil
+		if f, err := strconv.ParseFloat(bare, 64); err == nil {
+			return floating(f)
 		}
-		return floating(f)
 	}
 	return asText, nil
 }

@@ -23,7 +23,6 @@ import (
 	aestransformer "k8s.io/apiserver/pkg/storage/value/encrypt/aes"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/envelope"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/envelope/kmsv2"
-	"k8s.io/kms/apis/v1beta1"
 	"k8s.io/kms/apis/v2"
 )
 
@@ -78,7 +77,7 @@ func newPlugin(t testing.TB, secret string) *Plugin {
 
 func (p *Plugin) serve(t testing.TB, l net.Listener) {
 	s := grpc.NewServer()
-	v1beta1.RegisterKeyManagementServiceServer(s, serverV1{p: p})
+	registerV1(s, p)
 	v2.RegisterKeyManagementServiceServer(s, serverV2{p: p})
 	done := make(chan struct{})
 	go func() {
@@ -108,27 +107,6 @@ func (p *Plugin) open(sealed []byte) ([]byte, error) {
 		return nil, status.Error(codes.InvalidArgument, "sealed with another key")
 	}
 	return plain, nil
-}
-
-type serverV1 struct {
-	v1beta1.UnimplementedKeyManagementServiceServer
-	p *Plugin
-}
-
-func (s serverV1) Version(context.Context, *v1beta1.VersionRequest) (*v1beta1.VersionResponse, error) {
-	return &v1beta1.VersionResponse{Version: "v1beta1", RuntimeName: "kmstest", RuntimeVersion: "1"}, nil
-}
-
-func (s serverV1) Encrypt(_ context.Context, r *v1beta1.EncryptRequest) (*v1beta1.EncryptResponse, error) {
-	return &v1beta1.EncryptResponse{Cipher: s.p.seal(r.Plain)}, nil
-}
-
-func (s serverV1) Decrypt(_ context.Context, r *v1beta1.DecryptRequest) (*v1beta1.DecryptResponse, error) {
-	if r.Version != "v1beta1" {
-		return nil, status.Errorf(codes.InvalidArgument, "version %q", r.Version)
-	}
-	plain, err := s.p.open(r.Cipher)
-	return &v1beta1.DecryptResponse{Plain: plain}, err
 }
 
 type serverV2 struct {

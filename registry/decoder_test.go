@@ -345,6 +345,10 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("/registry/x.y/z/n"), wrapped("x.y/v1", "Z", meta("n")))
 	f.Add([]byte("k"), []byte("k8s:enc:aescbc:v1:k:"+strings.Repeat("x", 48)))
 	f.Add([]byte(nil), []byte("k8s\x00\r\n\x04"))
+	f.Add([]byte("/registry/x.y/z/n"), []byte("\xd9\xd9\xf7\xa2\x44kind\x41Z\x4aapiVersion\x46x.y/v1"))
+	f.Add([]byte("/registry/secrets/a/n"), []byte("\xd9\xd9\xf7\xa1\x44data\xa1\x41a\xd6\x42hi"))
+	f.Add([]byte("/registry/x.y/z/n"), []byte("kind: Z\napiVersion: x.y/v1\nmetadata: {name: n}\n"))
+	f.Add([]byte("/registry/pods/a/n"), []byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"kind\":\"Secret\",\"apiVersion\":\"v1\",\"data\":{\"a\":\"YQ==\"}}"}}}`))
 	c, err := LoadEncryptionConfig(corpus.EncryptionConfig())
 	if err != nil {
 		f.Fatal(err)

@@ -21,8 +21,9 @@ func New(env *cli.Env) *cobra.Command {
 		Aliases: []string{"k8s"},
 		Short:   "Kubernetes objects, live or in a file",
 		Long: `Kubernetes objects as the API server stored them, from a live etcd or with --db
-from a snapshot or a member's file: protobuf and JSON, sealed or not, every kind
-of Kubernetes, custom resources by the definitions found beside them.
+from a snapshot or a member's file: protobuf, JSON, CBOR and YAML, sealed or not,
+every kind of Kubernetes, custom resources by the definitions found beside them.
+What a KMS plugin sealed opens where its socket is: on a control-plane host.
 
 Values of Secrets are shown as length and fingerprint unless --show-secrets.`,
 	}

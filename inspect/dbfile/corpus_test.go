@@ -52,8 +52,6 @@ func events(tb testing.TB, s keyspace.HistorySource, r keyspace.EventRange) []ke
 	return out
 }
 
-var all = keyspace.EventRange{Key: []byte{0}, End: []byte{0}}
-
 // Done when 4 of the corpus: every event of both files.
 func TestCorpus(t *testing.T) {
 	for _, c := range []struct {

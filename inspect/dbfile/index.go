@@ -241,7 +241,8 @@ func (o *orderer) split(es []entry, depth int) bool {
 		lower.sort(es[:i], depth)
 		o.err = lower.err
 	}()
-	o.places = append(lower.places, upper.places...)
+	lower.places = append(lower.places, upper.places...)
+	o.places = lower.places
 	return true
 }
 

@@ -152,7 +152,7 @@ func TestPaths(t *testing.T) {
 	}
 	wantError(t, "missing", openError(t, filepath.Join(dir, "missing")), fs.ErrNotExist, "missing")
 	wantError(t, "below a file", openError(t, filepath.Join(file, "x")), errNotDir, "x")
-	wantError(t, "folder", openError(t, filepath.Join(dir)), keyspace.ErrNotDatabase, dir, "a folder without member/snap/db")
+	wantError(t, "folder", openError(t, dir), keyspace.ErrNotDatabase, dir, "a folder without member/snap/db")
 }
 
 // Nothing that was never closed for reading keeps the file or its copy.

@@ -12,11 +12,11 @@ import (
 // type in one byte, as every writer encodes them.
 const (
 	tagKey       = 1<<3 | 2
-	tagCreateRev = 2<<3 | 0
-	tagModRev    = 3<<3 | 0
-	tagVersion   = 4<<3 | 0
+	tagCreateRev = 2 << 3 // a varint, wire type 0
+	tagModRev    = 3 << 3
+	tagVersion   = 4 << 3
 	tagValue     = 5<<3 | 2
-	tagLease     = 6<<3 | 0
+	tagLease     = 6 << 3
 )
 
 // decodeRecord decodes an mvccpb.KeyValue without copying: key and value point

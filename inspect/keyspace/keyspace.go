@@ -30,6 +30,7 @@ type Record struct {
 // EventType tells a write from a deletion.
 type EventType uint8
 
+// The types of event.
 const (
 	Put    EventType = iota // a key was written
 	Delete                  // a key was deleted
@@ -144,6 +145,7 @@ func (r Range) Contains(key []byte) bool { return Contains(r.Key, r.End, key) }
 // Kind names the world a source reads.
 type Kind string
 
+// The worlds.
 const (
 	Live     Kind = "live"     // a running cluster
 	Snapshot Kind = "snapshot" // a saved file with etcd's checksum trailer

@@ -154,7 +154,8 @@ func (s *Source) keep(sp *spool) error {
 		kept = append(kept, old)
 	}
 	sp.users = 1
-	s.spools = append(kept, sp)
+	kept = append(kept, sp)
+	s.spools = kept
 	return errors.Join(errs...)
 }
 

@@ -177,7 +177,7 @@ func (r *recorder) options() []grpc.ServerOption {
 			}
 			return handler(ctx, req)
 		}),
-		grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 			r.note(info.FullMethod)
 			if r.stream != nil {
 				var err error
@@ -342,7 +342,7 @@ func TestStopEarly(t *testing.T) {
 	t.Parallel()
 	var ended atomic.Int64
 	rec := &recorder{}
-	opts := append(rec.options(), grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	opts := append(rec.options(), grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		defer ended.Add(1)
 		return handler(srv, ss)
 	}))
@@ -379,14 +379,14 @@ func TestBadSnapshot(t *testing.T) {
 		blob func(n int, b []byte) ([]byte, error)
 		want error
 	}{
-		"flipped": {func(n int, b []byte) ([]byte, error) { b[len(b)/2] ^= 1; return b, nil }, keyspace.ErrCorrupt},
-		"no trailer": {func(n int, b []byte) ([]byte, error) {
+		"flipped": {func(_ int, b []byte) ([]byte, error) { b[len(b)/2] ^= 1; return b, nil }, keyspace.ErrCorrupt},
+		"no trailer": {func(_ int, b []byte) ([]byte, error) {
 			if len(b) == 32 {
 				return nil, nil
 			}
 			return b, nil
 		}, keyspace.ErrCorrupt},
-		"refused": {func(n int, b []byte) ([]byte, error) { return nil, status.Error(codes.Internal, "disk on fire") }, nil},
+		"refused": {func(_ int, b []byte) ([]byte, error) { return nil, status.Error(codes.Internal, "disk on fire") }, nil},
 	} {
 		rec := &recorder{}
 		rec.stream = func(method string, ss grpc.ServerStream) (grpc.ServerStream, error) {

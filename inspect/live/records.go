@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"math"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -229,7 +230,7 @@ func (rd *reader) deliver(ctx context.Context, kvs []*mvccpb.KeyValue) (n int64,
 			rec.Value = nil
 		}
 		// Before it is yielded: a read that goes on elsewhere starts behind it.
-		rd.from = append(kv.Key[:len(kv.Key):len(kv.Key)], 0)
+		rd.from = slices.Concat(kv.Key, []byte{0})
 		rd.progress.Records++
 		if rd.r.Limit > 0 {
 			rd.left--

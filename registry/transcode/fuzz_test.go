@@ -2,6 +2,7 @@ package transcode
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -58,7 +59,7 @@ func FuzzQuantity(f *testing.F) {
 		}
 		got, err := CanonicalQuantity(s)
 		q, wantErr := resource.ParseQuantity(s)
-		if err == errQuantityHuge || len(s) > maxQuantity {
+		if errors.Is(err, errQuantityHuge) || len(s) > maxQuantity {
 			return
 		}
 		switch {

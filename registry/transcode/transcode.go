@@ -539,7 +539,8 @@ func (t *Transcoder) mapEntry(f *schema.Field, b []byte, from, to int, deep bool
 				}
 			}
 			seen = true
-			a, z := j, 0
+			a := j
+			var z int
 			if isVarint(f.Value) {
 				_, z, err = varint(b, j)
 			} else {

@@ -90,13 +90,13 @@ func Types(kinds map[string]reflect.Type) (*Table, error) {
 	sort.Strings(keys)
 	for _, k := range keys {
 		t := kinds[k]
-		if !reflect.PtrTo(t).Implements(tUnmarshaler) {
+		if !reflect.PointerTo(t).Implements(tUnmarshaler) {
 			continue // registered, but never stored as protobuf (WatchEvent of old, Status lists)
 		}
 		i := strings.IndexByte(k, 0)
 		d.table.Kinds = append(d.table.Kinds, Kind{APIVersion: k[:i], Kind: k[i+1:], Message: name(t)})
 		if err := d.message(t); err != nil {
-			return nil, fmt.Errorf("%s %s: %v", k[:i], k[i+1:], err)
+			return nil, fmt.Errorf("%s %s: %w", k[:i], k[i+1:], err)
 		}
 	}
 	sort.Slice(d.table.Messages, func(i, j int) bool { return d.table.Messages[i].Name < d.table.Messages[j].Name })
@@ -129,7 +129,7 @@ func (d *describer) message(t reflect.Type) error {
 		// field 1 is repeated and the JSON is the array alone.
 		f := Field{Number: 1, List: true}
 		if err := d.element(&f.Type, t.Elem()); err != nil {
-			return fmt.Errorf("%s: %v", n, err)
+			return fmt.Errorf("%s: %w", n, err)
 		}
 		m.Fields = []Field{f}
 		d.table.Messages = append(d.table.Messages, m)
@@ -139,7 +139,7 @@ func (d *describer) message(t reflect.Type) error {
 		return fmt.Errorf("%s is neither a struct nor a slice", n)
 	}
 	special := Special[n]
-	if !special && (t.Implements(tMarshaler) || reflect.PtrTo(t).Implements(tMarshaler)) {
+	if !special && (t.Implements(tMarshaler) || reflect.PointerTo(t).Implements(tMarshaler)) {
 		return fmt.Errorf("%s has a MarshalJSON this package does not know", n)
 	}
 	for i := 0; i < t.NumField(); i++ {
@@ -178,7 +178,7 @@ func (d *describer) message(t reflect.Type) error {
 			return fmt.Errorf("%s.%s is in protobuf but not in JSON", n, sf.Name)
 		}
 		if err := d.field(&f, sf.Type); err != nil {
-			return fmt.Errorf("%s.%s: %v", n, sf.Name, err)
+			return fmt.Errorf("%s.%s: %w", n, sf.Name, err)
 		}
 		m.Fields = append(m.Fields, f)
 	}
@@ -188,11 +188,11 @@ func (d *describer) message(t reflect.Type) error {
 
 // field fills in the type of f.
 func (d *describer) field(f *Field, t reflect.Type) error {
-	if t.Kind() == reflect.Ptr {
+	if t.Kind() == reflect.Pointer {
 		f.Pointer = true
 		t = t.Elem()
 	}
-	isMessage := reflect.PtrTo(t).Implements(tUnmarshaler)
+	isMessage := reflect.PointerTo(t).Implements(tUnmarshaler)
 	switch {
 	case isMessage && t.Kind() == reflect.Slice:
 		return d.element(&f.Type, t)
@@ -213,7 +213,7 @@ func (d *describer) field(f *Field, t reflect.Type) error {
 
 // element names a type that is no list, pointer or map.
 func (d *describer) element(s *string, t reflect.Type) error {
-	if reflect.PtrTo(t).Implements(tUnmarshaler) {
+	if reflect.PointerTo(t).Implements(tUnmarshaler) {
 		*s = name(t)
 		return d.message(t)
 	}

@@ -177,7 +177,7 @@ func (r *recorder) options() []grpc.ServerOption {
 			}
 			return handler(ctx, req)
 		}),
-		grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 			r.note(info.FullMethod)
 			if r.stream != nil {
 				var err error

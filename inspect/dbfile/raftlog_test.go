@@ -74,7 +74,7 @@ func member(tb testing.TB, index, term uint64, voters []uint64, commit uint64, s
 			tb.Fatal(err)
 		}
 	}
-	for _, l := range log {
+	for i, l := range log {
 		e := &raftpb.Entry{Index: new(l.index), Term: new(l.term), Data: l.data, Type: new(raftpb.EntryNormal)}
 		if l.conf != nil {
 			e.Type = new(raftpb.EntryConfChange)
@@ -82,7 +82,11 @@ func member(tb testing.TB, index, term uint64, voters []uint64, commit uint64, s
 				tb.Fatal(err)
 			}
 		}
-		if err := w.Save(&raftpb.HardState{Term: new(l.term), Commit: new(min(commit, l.index))}, []*raftpb.Entry{e}); err != nil {
+		state := &raftpb.HardState{Term: new(l.term)}
+		if i == len(log)-1 {
+			state.Commit = new(min(commit, l.index))
+		}
+		if err := w.Save(state, []*raftpb.Entry{e}); err != nil {
 			tb.Fatal(err)
 		}
 	}

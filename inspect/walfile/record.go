@@ -37,6 +37,8 @@ type reader struct {
 	crc      uint32
 	chained  bool // crc is of what was read, not the start of something
 	metadata []byte
+	term     uint64 // of the last state of raft
+	snapshot uint64 // the highest index a record says a snapshot was taken at
 	buf      []byte
 }
 
@@ -59,7 +61,14 @@ func (r *reader) segment(ctx context.Context, f *os.File, last bool) error {
 		case err != nil:
 			return fmt.Errorf("read %s: %w", f.Name(), err)
 		case reason == "" && frame.total == 0:
-			return nil // the end, or room that was made for later
+			// The end, or room that was made for later.
+			if last {
+				r.log.Torn, err = written(in)
+			}
+			if err != nil {
+				return fmt.Errorf("read %s: %w", f.Name(), err)
+			}
+			return nil
 		case reason == "":
 			reason = r.record(file, at, frame)
 		}
@@ -119,6 +128,28 @@ func (r *reader) frame(in *bufio.Reader, left int64) (fr frame, reason string, e
 	return frame{total: frameLen + size + pad, body: b[:size], all: b}, "", nil
 }
 
+// written tells whether anything but zeros follows. Behind the end of a log that
+// is what a crash left of a record whose first sector was not written yet, or a
+// length that damage made zero.
+func written(in *bufio.Reader) (bool, error) {
+	var zeros [4 << 10]byte
+	for {
+		b, err := in.Peek(len(zeros))
+		if !bytes.Equal(b, zeros[:len(b)]) {
+			return true, nil
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return false, nil
+		case err != nil:
+			return false, err
+		}
+		if _, err := in.Discard(len(b)); err != nil {
+			return false, err
+		}
+	}
+}
+
 // unexpected: the file was longer a moment ago.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
@@ -169,15 +200,25 @@ func (r *reader) record(file int, at int64, fr frame) (reason string) {
 	case recEntry:
 		return r.entry(file, at, rec)
 	case recState:
-		commit, ok := varintField(rec.data, 3)
-		if !ok {
+		term, ok1 := varintField(rec.data, 1)
+		commit, ok2 := varintField(rec.data, 3)
+		if !ok1 || !ok2 {
 			return "the state of raft does not decode"
 		}
+		if term < r.term || term == 0 && commit > 0 {
+			return fmt.Sprintf("the state of raft goes back from term %d to %d", r.term, term)
+		}
+		r.term = term
 		// It is written anew at the head of every segment; an older one is none of
 		// a lower commit.
 		r.log.Commit = max(r.log.Commit, commit)
 		return ""
 	case recSnapshot:
+		index, ok := varintField(rec.data, 1)
+		if !ok {
+			return "the mark of a snapshot does not decode"
+		}
+		r.snapshot = max(r.snapshot, index)
 		return ""
 	}
 	return fmt.Sprintf("a record is of an unknown type %d", rec.typ)
@@ -245,7 +286,31 @@ func (r *reader) entry(file int, at int64, rec rawRecord) (reason string) {
 	if index == 0 {
 		return "an entry has no index"
 	}
+	if reason := r.follows(index, p); reason != "" {
+		return reason
+	}
 	r.log.add(index, p)
+	return ""
+}
+
+// follows tells why an entry cannot stand where it does. The checksum of a record
+// covers neither its type nor what is missing before it, so a log is also held
+// against what raft promises: entries follow each other, what was committed is
+// never replaced, terms do not fall.
+func (r *reader) follows(index uint64, p place) (reason string) {
+	l := r.log
+	switch {
+	case p.typ > ConfChangeV2:
+		return fmt.Sprintf("entry %d is of an unknown type %d", index, p.typ)
+	case index > l.Last+1 && index > r.snapshot+1:
+		// Only a snapshot from the leader takes the place of entries.
+		return fmt.Sprintf("entry %d comes behind entry %d; what lies between is missing", index, l.Last)
+	case index <= min(l.Last, l.Commit) && index >= l.First:
+		return fmt.Sprintf("entry %d is there twice, although it was committed the first time", index)
+	}
+	if before, ok := l.Term(index - 1); ok && p.term < before {
+		return fmt.Sprintf("entry %d is of term %d, the one before it of %d", index, p.term, before)
+	}
 	return ""
 }
 

@@ -99,6 +99,10 @@ func Read(ctx context.Context, dir string, after uint64) (_ *Log, err error) {
 			from = i
 		}
 	}
+	if first := segments[from].index; first > after+1 {
+		// What came before was thrown away.
+		l.First, l.Last = first, first-1
+	}
 	r := reader{log: l}
 	for i, s := range segments[from:] {
 		if i > 0 && s.seq != segments[from+i-1].seq+1 {
@@ -172,7 +176,8 @@ func (l *Log) add(index uint64, p place) {
 	case index <= l.Last:
 		l.truncate(index)
 	case index > l.Last+1:
-		// A snapshot from the leader took the place of what lies between.
+		// A snapshot from the leader took the place of what lies between, as the
+		// reader has seen.
 		l.truncate(l.First)
 		l.First = index
 	}

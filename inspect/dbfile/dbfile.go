@@ -258,10 +258,12 @@ func (s *Source) startSeal(ignore bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	var err error
-	go func() {
+	var reading sync.WaitGroup
+	reading.Go(func() { s.readAll(ctx) })
+	reading.Go(func() {
 		defer close(done)
 		err = checkSeal(ctx, s.file, s.f, s.pager.data)
-	}()
+	})
 	s.seal = func(ctx context.Context) error {
 		select {
 		case <-done:
@@ -270,7 +272,16 @@ func (s *Source) startSeal(ignore bool) {
 			return ctx.Err()
 		}
 	}
-	s.stopSeal = func() { cancel(); <-done }
+	s.stopSeal = func() { cancel(); reading.Wait() }
+}
+
+// readAll has the whole file read in its own order, which is the one that disks
+// like: walks jump about in it.
+func (s *Source) readAll(ctx context.Context) {
+	const part = 8 << 20
+	for at := int64(0); at < s.size && ctx.Err() == nil; at += part {
+		readAhead(s.f, at, part)
+	}
 }
 
 // acquire keeps the map until release; it fails on a closed source.

@@ -6,8 +6,11 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"runtime"
 	"slices"
 	"sort"
+	"sync"
+	"sync/atomic"
 
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/pipeline"
@@ -88,16 +91,94 @@ func (ix *index) covers(r keyspace.Range) bool {
 	return bytes.Compare(r.End, ix.end) <= 0
 }
 
-// collect returns the records of a range up to a revision, in revision order.
+// walkParts is into how many parts a walk over the file is cut: enough that the
+// cores end together, and that a compacted end of the file does not matter.
+const walkParts = 64
+
+// collect returns the records of a range up to a revision, in revision order. The
+// parts of the file are walked on all cores; damage is that of the first part that
+// has any.
 func (s *Source) collect(ctx context.Context, r keyspace.Range, rev int64) ([]entry, error) {
-	// Chunks first: growing one slice would hold the records twice at every step.
-	const chunk = 1 << 15
-	var chunks [][]entry
-	var cur []entry
+	cuts := s.pager.splits(s.key, walkParts)
+	parts := make([]walk, len(cuts)+2) // the last one is what the write-ahead log adds
 	all := len(r.Key) == 1 && r.Key[0] == 0 && len(r.End) == 1 && r.End[0] == 0
-	c := s.records(nil)
+	for i := range parts {
+		parts[i] = walk{s: s, r: r, rev: rev, all: all}
+	}
+	if s.kind == keyspace.Member { // a snapshot is read as a whole anyway
+		ahead, stop := context.WithCancel(ctx)
+		done := make(chan struct{})
+		go func() { defer close(done); s.readAll(ahead) }()
+		defer func() { stop(); <-done }()
+	}
+	var next atomic.Int64
+	var failed atomic.Bool
+	work := func() {
+		for i := int(next.Add(1)) - 1; i <= len(cuts) && !failed.Load(); i = int(next.Add(1)) - 1 {
+			var from, to []byte
+			if i > 0 {
+				from = cuts[i-1]
+			}
+			if i < len(cuts) {
+				to = cuts[i]
+			}
+			p := &parts[i]
+			// A fault in the mapped file is for the goroutine that meets it to catch.
+			p.err = pipeline.Guard(func() error { return p.run(ctx, s.pager.cursor(s.key, from, to).next) })
+			if p.err != nil {
+				failed.Store(true)
+			}
+		}
+	}
+	var wg sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(cuts)+1) - 1 {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
+	last := &parts[len(parts)-1]
+	if !failed.Load() {
+		last.err = last.run(ctx, (&recordCursor{tail: s.tail}).step)
+	}
+	total := 0
+	for i := range parts {
+		if parts[i].err != nil {
+			return nil, parts[i].err
+		}
+		total += parts[i].n
+	}
+	entries := make([]entry, 0, total)
+	for i := range parts {
+		for _, c := range parts[i].chunks {
+			entries = append(entries, c...)
+		}
+		parts[i].chunks = nil
+	}
+	return entries, nil
+}
+
+// walk is what one walk over a part of the records has found.
+type walk struct {
+	s      *Source
+	r      keyspace.Range
+	rev    int64
+	all    bool      // r is everything
+	chunks [][]entry // growing one slice would hold the records twice at every step
+	n      int
+	err    error
+}
+
+// run takes records up to errEnd or to the first one behind the revision.
+func (w *walk) run(ctx context.Context, next func() (item, error)) error {
+	const chunk = 1 << 15
+	var cur []entry
+	keep := func() {
+		if len(cur) > 0 {
+			w.chunks, w.n = append(w.chunks, cur), w.n+len(cur)
+		}
+	}
 	for n := 1; ; n++ {
-		it, err := c.step()
+		it, err := next()
 		if errors.Is(err, errEnd) {
 			break
 		}
@@ -105,13 +186,13 @@ func (s *Source) collect(ctx context.Context, r keyspace.Range, rev int64) ([]en
 			err = ctx.Err()
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		rk, err := s.revisionOf(it)
+		rk, err := w.s.revisionOf(it)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if rk.rev.Main > rev {
+		if rk.rev.Main > w.rev {
 			break
 		}
 		key := keyOf(it.value)
@@ -119,9 +200,9 @@ func (s *Source) collect(ctx context.Context, r keyspace.Range, rev int64) ([]en
 			if len(it.value) == 0 && !rk.tombstone {
 				continue // left by "snapshot restore --bump-revision": a revision without a record
 			}
-			return nil, s.badRecord(it.page, rk.rev, "does not decode, or has no key")
+			return w.s.badRecord(it.page, rk.rev, "does not decode, or has no key")
 		}
-		if !all && !r.Contains(key) {
+		if !w.all && !w.r.Contains(key) {
 			continue
 		}
 		e := entry{place: it.offset, head: headOf(key, 0)}
@@ -129,27 +210,14 @@ func (s *Source) collect(ctx context.Context, r keyspace.Range, rev int64) ([]en
 			e.place |= tombstoneBit
 		}
 		if len(cur) == cap(cur) {
-			if cur != nil {
-				chunks = append(chunks, cur)
-			}
+			keep()
 			// Small ranges stay small.
 			cur = make([]entry, 0, min(chunk, max(64, 2*cap(cur))))
 		}
 		cur = append(cur, e)
 	}
-	if chunks == nil {
-		return cur, nil
-	}
-	total := len(cur)
-	for _, c := range chunks {
-		total += len(c)
-	}
-	entries := make([]entry, 0, total)
-	for i, c := range chunks {
-		entries = append(entries, c...)
-		chunks[i] = nil
-	}
-	return append(entries, cur...), nil
+	keep()
+	return nil
 }
 
 func (s *Source) badRecord(page uint64, rev keyspace.Revision, reason string) error {

@@ -399,7 +399,7 @@ func (s *Source) walk(ctx context.Context, b bucket, fn func(item) error) error 
 		return err
 	}
 	return pipeline.Guard(func() error {
-		c := s.pager.cursor(b, nil)
+		c := s.pager.cursor(b, nil, nil)
 		for n := 1; ; n++ {
 			it, err := c.next()
 			if errors.Is(err, errEnd) {

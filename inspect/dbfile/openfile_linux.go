@@ -24,3 +24,8 @@ func openFile(path string) (*os.File, error) {
 func cloneFile(dst, src *os.File) error {
 	return unix.IoctlFileClone(int(dst.Fd()), int(src.Fd()))
 }
+
+// readAhead asks the system to have a part of the file in its cache soon.
+func readAhead(f *os.File, from, n int64) {
+	_ = unix.Fadvise(int(f.Fd()), from, n, unix.FADV_WILLNEED) // an advice: pages come when they are touched, too
+}

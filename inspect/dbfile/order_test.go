@@ -3,6 +3,7 @@ package dbfile_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -25,13 +26,14 @@ func TestLargeOrder(t *testing.T) {
 		func(i int) string { return "zeros" + string(make([]byte, i%5000)) },
 		func(i int) string { return fmt.Sprintf("key%d\x00", i%50) },
 	}
-	const n = 60_000
+	const total = 60_000
 	r := rand.New(rand.NewPCG(1, 2))
 	live := map[string]int64{}
 	versions := map[string]int64{}
 	created := map[string]int64{}
-	evs := make([]keyspace.Event, 0, n)
-	for i := range n {
+	evs := make([]keyspace.Event, 0, total)
+	at := map[int64]map[string]int64{} // what was live at some revisions
+	for i := range total {
 		rev := int64(i + 2)
 		key := shapes[r.IntN(len(shapes))](r.IntN(20_000))
 		e := keyspace.Event{Rev: keyspace.Revision{Main: rev}, Record: keyspace.Record{Key: []byte(key), ModRev: rev}}
@@ -47,6 +49,9 @@ func TestLargeOrder(t *testing.T) {
 			live[key] = rev
 		}
 		evs = append(evs, e)
+		if i%(total/7) == 0 || i == total-1 {
+			at[rev] = maps.Clone(live)
+		}
 	}
 	b := build(t, 4096)
 	b.events(evs)
@@ -55,18 +60,42 @@ func TestLargeOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer src.Close()
-	want := slices.Sorted(maps.Keys(live))
-	i := 0
-	for rec, err := range src.Records(context.Background(), keyspace.All()) {
-		if err != nil {
-			t.Fatal(err)
+	for rev, live := range at {
+		r := keyspace.All()
+		r.Rev = rev
+		want := slices.Sorted(maps.Keys(live))
+		i := 0
+		for rec, err := range src.Records(context.Background(), r) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i >= len(want) || !bytes.Equal(rec.Key, []byte(want[i])) || rec.ModRev != live[want[i]] || string(rec.Value) != "v" {
+				t.Fatalf("revision %d: record %d is %.40q at %d", rev, i, rec.Key, rec.ModRev)
+			}
+			i++
 		}
-		if i >= len(want) || !bytes.Equal(rec.Key, []byte(want[i])) || rec.ModRev != live[want[i]] {
-			t.Fatalf("record %d is %.40q at %d", i, rec.Key, rec.ModRev)
+		if i != len(want) {
+			t.Errorf("revision %d: %d records, want %d", rev, i, len(want))
 		}
-		i++
 	}
-	if i != len(want) {
-		t.Errorf("%d records, want %d", i, len(want))
+	// A consumer that stops in the middle, or closes the source there, leaves nobody
+	// who still reads.
+	for rec, err := range src.Records(context.Background(), keyspace.All()) {
+		if err != nil || len(rec.Key) == 0 {
+			t.Fatal(rec, err)
+		}
+		break
+	}
+	n, last := 0, error(nil)
+	for _, err := range src.Records(context.Background(), keyspace.All()) {
+		if last = err; err == nil {
+			n++
+		}
+		if n == 1000 {
+			src.Close()
+		}
+	}
+	if !errors.Is(last, dbfile.ErrClosed) || n < 1000 || n >= len(live) {
+		t.Errorf("closed after 1000 records, ended after %d of %d with %v", n, len(live), last)
 	}
 }

@@ -41,17 +41,15 @@ func (s *Source) Records(ctx context.Context, r keyspace.Range) iter.Seq2[keyspa
 			yield(keyspace.Record{}, err)
 			return
 		}
-		batch := make([]keyspace.Record, 0, min(step, len(places)))
-		for len(places) > 0 {
-			n := min(step, len(places))
-			err := pipeline.Guard(func() (err error) {
-				if batch, err = s.load(batch[:0], places[:n], r.KeysOnly); err != nil {
-					return err
-				}
-				return s.check(ctx)
-			})
+		next, stop := s.batches(ctx, places, r.KeysOnly)
+		defer stop()
+		for {
+			batch, err := next()
 			if err != nil {
 				yield(keyspace.Record{}, err)
+				return
+			}
+			if len(batch) == 0 {
 				return
 			}
 			for _, rec := range batch {
@@ -59,9 +57,74 @@ func (s *Source) Records(ctx context.Context, r keyspace.Range) iter.Seq2[keyspa
 					return
 				}
 			}
-			places = places[n:]
 		}
 	}
+}
+
+// loaded is a batch of records, or why there is none.
+type loaded struct {
+	batch []keyspace.Record
+	err   error
+}
+
+// batches reads the records at places in order; an empty batch is behind the last
+// one, and next is not called again after it or an error. A batch is valid until
+// the second call from its own. Where there is more than one, another core reads
+// ahead: in key order each record is somewhere else in the file, and most of the
+// time goes into waiting for memory. stop ends that; it must be called.
+func (s *Source) batches(ctx context.Context, places []uint64, keysOnly bool) (next func() ([]keyspace.Record, error), stop func()) {
+	read := func(into []keyspace.Record) (l loaded) {
+		n := min(step, len(places))
+		l.err = pipeline.Guard(func() (err error) {
+			if l.batch, err = s.load(into, places[:n], keysOnly); err != nil {
+				return err
+			}
+			return s.check(ctx)
+		})
+		places = places[n:]
+		return l
+	}
+	if len(places) <= step {
+		return func() ([]keyspace.Record, error) {
+			if len(places) == 0 {
+				return nil, nil
+			}
+			l := read(make([]keyspace.Record, 0, len(places)))
+			return l.batch, l.err
+		}, func() {}
+	}
+	// One batch is in the consumer's hands, some wait, one is being read.
+	const waiting = 4
+	var buffers [waiting + 2][]keyspace.Record
+	ahead, quit := make(chan loaded, waiting), make(chan struct{})
+	go func() {
+		defer close(ahead)
+		for i := 0; len(places) > 0; i++ {
+			b := &buffers[i%len(buffers)]
+			if *b == nil {
+				*b = make([]keyspace.Record, 0, step)
+			}
+			l := read((*b)[:0])
+			select {
+			case ahead <- l:
+			case <-quit:
+				return
+			}
+			if l.err != nil {
+				return
+			}
+		}
+	}()
+	next = func() ([]keyspace.Record, error) {
+		l := <-ahead
+		return l.batch, l.err
+	}
+	stop = func() {
+		close(quit)
+		for range ahead { // the source may be closed once nobody reads any more
+		}
+	}
+	return next, stop
 }
 
 // lookup returns the places of the records that r selects.

@@ -65,7 +65,7 @@ type recordCursor struct {
 
 // records returns a cursor from a revision key on; nil is the first one.
 func (s *Source) records(from []byte) *recordCursor {
-	return &recordCursor{file: s.pager.cursor(s.key, from), tail: s.tail, next: s.tail.from(from)}
+	return &recordCursor{file: s.pager.cursor(s.key, from, nil), tail: s.tail, next: s.tail.from(from)}
 }
 
 // step returns the next record, errEnd behind the last one.
@@ -130,7 +130,7 @@ func appendRecord(b []byte, r keyspace.Record) []byte {
 // alone, in revision order. Records without a key are left out.
 func (s *Source) eachRecord(ctx context.Context, fn func(place uint64, tombstone bool, key, value []byte) error) error {
 	return pipeline.Guard(func() error {
-		c := s.pager.cursor(s.key, nil)
+		c := s.pager.cursor(s.key, nil, nil)
 		for n := 1; ; n++ {
 			it, err := c.next()
 			if errors.Is(err, errEnd) {

@@ -37,7 +37,7 @@ func (p *pager) bucket(name string) (b bucket, found bool, err error) {
 
 // get finds one element by its key.
 func (p *pager) get(b bucket, key []byte) (item, bool, error) {
-	c := p.cursor(b, key)
+	c := p.cursor(b, key, nil)
 	it, err := c.next()
 	if errors.Is(err, errEnd) {
 		return item{}, false, nil
@@ -50,13 +50,14 @@ func (p *pager) get(b bucket, key []byte) (item, bool, error) {
 
 var errEnd = errors.New("end of bucket")
 
-// cursor walks a bucket in key order, from a first key on. It holds one page
+// cursor walks a bucket in key order, all of it or a part. It holds one page
 // reference a level and one bit a page of the file. Keys must rise strictly and
 // lie where the branch pages say, and every page may come up once: a hostile file
 // ends the walk with an error after at most as many steps as it has elements.
 type cursor struct {
 	p       *pager
 	from    []byte // first key wanted; nil: all
+	to      []byte // first key not wanted any more; nil: none
 	seen    bitmap
 	stack   []level
 	last    []byte // key given out last
@@ -71,8 +72,8 @@ type level struct {
 	lo, hi []byte // keys lie in [lo, hi); nil: open
 }
 
-func (p *pager) cursor(b bucket, from []byte) *cursor {
-	c := &cursor{p: p, from: from, seen: newBitmap(p.meta.pages), stack: make([]level, 0, 8)}
+func (p *pager) cursor(b bucket, from, to []byte) *cursor {
+	c := &cursor{p: p, from: from, to: to, seen: newBitmap(p.meta.pages), stack: make([]level, 0, 8)}
 	if b.root == 0 {
 		c.stack = append(c.stack, level{page: b.inline})
 	} else {
@@ -133,6 +134,9 @@ func (c *cursor) step() (item, error) {
 			c.started && bytes.Compare(it.key, c.last) <= 0 {
 			return item{}, c.p.corrupt(top.page.id, "leaf element %d is out of order", i)
 		}
+		if c.to != nil && bytes.Compare(it.key, c.to) >= 0 {
+			return item{}, errEnd
+		}
 		c.last, c.started = it.key, true
 		if c.from != nil && bytes.Compare(it.key, c.from) < 0 {
 			continue
@@ -143,7 +147,7 @@ func (c *cursor) step() (item, error) {
 }
 
 // descend goes into child i of a branch page, unless all of its keys come before
-// the first one wanted.
+// the first one wanted. It returns errEnd when they come behind the last one.
 func (c *cursor) descend(top *level, i int) error {
 	key, child, err := c.p.branch(&top.page, i)
 	if err != nil {
@@ -164,7 +168,49 @@ func (c *cursor) descend(top *level, i int) error {
 	if c.from != nil && hi != nil && bytes.Compare(hi, c.from) <= 0 {
 		return nil
 	}
+	if c.to != nil && bytes.Compare(key, c.to) >= 0 {
+		return errEnd
+	}
 	return c.push(child, key, hi)
+}
+
+// splits returns at most n-1 keys, in order, which cut a bucket into parts of about
+// the same number of pages. What is wrong with the tree is for the walks over the
+// parts to find: there are fewer keys then.
+func (p *pager) splits(b bucket, n int) [][]byte {
+	var keys [][]byte
+	ids := []uint64{b.root}
+	for depth := 0; b.root != 0 && depth < maxDepth && len(keys) < n; depth++ {
+		var below [][]byte
+		var children []uint64
+		for _, id := range ids {
+			pg, err := p.page(id, nil)
+			if err != nil || pg.flags != flagBranch {
+				return thin(keys, n)
+			}
+			for i := range pg.count {
+				key, child, err := p.branch(&pg, i)
+				if err != nil || len(below) > 0 && bytes.Compare(below[len(below)-1], key) >= 0 {
+					return thin(keys, n)
+				}
+				below, children = append(below, key), append(children, child)
+			}
+		}
+		keys, ids = below, children
+	}
+	return thin(keys, n)
+}
+
+// thin takes n-1 of the keys at which children start, without the first: nothing
+// comes before it.
+func thin(keys [][]byte, n int) [][]byte {
+	var out [][]byte
+	for i := range min(n, len(keys)) {
+		if at := i * len(keys) / min(n, len(keys)); at > 0 {
+			out = append(out, keys[at])
+		}
+	}
+	return out
 }
 
 // lastItem returns the element with the greatest key; found is false in an empty

@@ -22,6 +22,7 @@ func FuzzTranscode(f *testing.F) {
 			f.Add(s.apiVersion, s.kind, s.raw)
 		}
 	}
+	f.Add("0", "APIVersions", []byte("0"))
 	f.Fuzz(func(t *testing.T, apiVersion, kind string, raw []byte) {
 		var tr Transcoder
 		if diff := compare(&tr, apiVersion, kind, raw); diff != "" {

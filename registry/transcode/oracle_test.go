@@ -39,7 +39,11 @@ var errPanic = errors.New("Kubernetes panicked")
 // kubernetes decodes raw with Kubernetes' own Unmarshal and json.Marshal. ok is
 // false when Kubernetes has no such kind.
 func kubernetes(apiVersion, kind string, raw []byte) (out []byte, ok bool, err error) {
-	o, err := kinds().New(schema.FromAPIVersionAndKind(apiVersion, kind))
+	gvk := schema.FromAPIVersionAndKind(apiVersion, kind)
+	if !kinds().Recognizes(gvk) { // New knows the kinds without a version under every version
+		return nil, false, nil
+	}
+	o, err := kinds().New(gvk)
 	if err != nil {
 		return nil, false, nil
 	}

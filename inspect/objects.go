@@ -17,10 +17,11 @@ type Object struct {
 }
 
 // Objects yields the records of a range decoded, in key order, decoding on all
-// cores. keep, when not nil, chooses by record before anything is decoded. The
-// objects stay valid as long as records of src do. It holds a few batches of
-// records at a time.
-func Objects(ctx context.Context, src keyspace.Source, r keyspace.Range, keep func(keyspace.Record) bool, newDecoder func() *registry.Decoder) iter.Seq2[Object, error] {
+// cores. keep, when not nil, chooses by record before anything is decoded; then,
+// which runs on all cores too, makes what is wanted of an object, or says that it is
+// not. What it keeps of an object stays valid as long as records of src do. A few
+// batches of records are held at a time.
+func Objects[T any](ctx context.Context, src keyspace.Source, r keyspace.Range, keep func(keyspace.Record) bool, newDecoder func() *registry.Decoder, then func(Object) (T, bool)) iter.Seq2[T, error] {
 	pool := sync.Pool{New: func() any { return newDecoder() }}
 	in := func(yield func(keyspace.Record, error) bool) {
 		for rec, err := range src.Records(ctx, r) {
@@ -32,23 +33,26 @@ func Objects(ctx context.Context, src keyspace.Source, r keyspace.Range, keep fu
 			}
 		}
 	}
-	batches := pipeline.Map(ctx, in, pipeline.Options{}, func(_ context.Context, recs []keyspace.Record) ([]Object, error) {
+	batches := pipeline.Map(ctx, in, pipeline.Options{}, func(_ context.Context, recs []keyspace.Record) ([]T, error) {
 		d := pool.Get().(*registry.Decoder)
 		defer pool.Put(d)
-		out := make([]Object, len(recs))
-		for i, rec := range recs {
-			out[i] = Object{rec, d.Decode(rec.Key, rec.Value, rec.ModRev)}
+		out := make([]T, 0, len(recs))
+		for _, rec := range recs {
+			if x, ok := then(Object{rec, d.Decode(rec.Key, rec.Value, rec.ModRev)}); ok {
+				out = append(out, x)
+			}
 		}
 		return out, nil
 	})
-	return func(yield func(Object, error) bool) {
-		for objs, err := range batches {
+	return func(yield func(T, error) bool) {
+		for batch, err := range batches {
 			if err != nil {
-				yield(Object{}, err)
+				var none T
+				yield(none, err)
 				return
 			}
-			for _, o := range objs {
-				if !yield(o, nil) {
+			for _, x := range batch {
+				if !yield(x, nil) {
 					return
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -168,7 +169,8 @@ func (p *Printer) json(v any, indent string) error {
 		}
 		b = i.Bytes()
 	}
-	_, err = p.Out.Write(append(b, '\n'))
+	// Clipped: what lies behind a json.RawMessage is not ours.
+	_, err = p.Out.Write(append(slices.Clip(b), '\n'))
 	return err
 }
 

@@ -96,6 +96,8 @@ func (p *Path) String() string { return p.text }
 // Find returns the values at the path in a JSON document, none if there is none.
 // Whole numbers are int64, others float64, or json.Number where that would lose a
 // digit.
+//
+// It may be called by several goroutines at once.
 func (p *Path) Find(doc []byte) ([]any, error) {
 	x, err := decodeNumbers(doc)
 	if err != nil {
@@ -105,7 +107,8 @@ func (p *Path) Find(doc []byte) ([]any, error) {
 }
 
 func (p *Path) find(x any) ([]any, error) {
-	results, err := p.parsed.FindResults(x)
+	parsed := *p.parsed // it keeps count in itself while it looks
+	results, err := parsed.FindResults(x)
 	if err != nil {
 		return nil, &QueryError{JSONPath, p.text, err}
 	}

@@ -24,6 +24,7 @@ type group struct {
 
 var groups = []group{
 	{"start", benchStart}, {"keys", benchKeys}, {"dump", benchDump}, {"transcode", benchTranscode}, {"get", benchGet}, {"history", benchHistory},
+	{"load", benchLoad},
 }
 
 // row is one line of the table; p99 holds idle, ours, peer.
@@ -218,4 +219,43 @@ func (b *bencher) compareOnce(ctx context.Context, c command) (sample, error) {
 		return sample{}, err
 	}
 	return s[0], nil
+}
+
+// benchLoad runs every command that scans a live cluster while another client puts.
+func benchLoad(ctx context.Context, b *bencher) error {
+	srv, err := b.serve(ctx, b.large)
+	if err != nil {
+		return err
+	}
+	defer srv.close()
+	half, err := srv.client.Get(ctx, "x", clientv3.WithCountOnly())
+	if err != nil {
+		return err
+	}
+	rev := fmt.Sprint(half.Header.Revision)
+	idle := srv.idleP99(ctx)
+	fmt.Printf("\n| live command | time | peak / anonymous | put p99 idle / meanwhile |\n|---|---|---|---|\n")
+	for _, args := range [][]string{
+		{"get", "", "--prefix", "--count-only"},
+		{"get", "", "--prefix", "--keys-only"},
+		{"get", "", "--prefix", "-w", "json"},
+		{"inspect", "keys"},
+		{"inspect", "usage"},
+		{"inspect", "usage", "--history"},
+		{"inspect", "churn"},
+		{"inspect", "leases"},
+		{"inspect", "space"},
+		{"inspect", "history", "/registry/", "--prefix", "-w", "jsonl"},
+		{"inspect", "diff", "live@" + rev, "live"},
+		{"registry", "ls"},
+		{"registry", "get", "pods", "-A"},
+		{"registry", "dump"},
+	} {
+		s, p, err := b.underLoad(ctx, srv, command{args: append([]string{b.ours}, args...), endpoint: srv.endpoint})
+		if err != nil {
+			return err
+		}
+		fmt.Printf("| `%s` | %s | %s / %s | %s / %s |\n", strings.Join(args, " "), ms(s.wall), mb(s.peak), mb(s.anon), ms(idle), ms(p))
+	}
+	return nil
 }

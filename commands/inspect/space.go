@@ -23,7 +23,8 @@ func newSpaceCmd(env *cli.Env) *cobra.Command {
 		Short: "Why the database is as large as it is, and what would shrink it",
 		Long: `Why the database file is as large as it is: live data, superseded versions,
 tombstones, overhead and free pages; and what a compaction and a defrag would give
-back. The last two are estimates: overhead is shared out by revisions.
+back. The last two are estimates: overhead is shared out by revisions. The whole
+database counts, whatever --key-prefix says: pages belong to no prefix.
 
 Server cost (live): a snapshot of the whole database is streamed to a private
 temporary file and read there, one pass over the file and no lock on writes.`,

@@ -45,7 +45,8 @@ func newChooser(label, field string) (*chooser, error) {
 
 // matches tells whether an object is wanted. Of an object that did not decode only
 // name and namespace are known, from its key.
-func (c *chooser) matches(x inspect.Object, v func() objectView) bool {
+func (c *chooser) matches(v objectView) bool {
+	x := v.Object
 	if !c.labels.Empty() && !c.labels.Matches(labels.Set(metaOf(x).Labels)) {
 		return false
 	}
@@ -53,9 +54,9 @@ func (c *chooser) matches(x inspect.Object, v func() objectView) bool {
 		var value string
 		switch r.Field {
 		case "metadata.name":
-			value = v().meta.Name
+			value = v.meta.Name
 		case "metadata.namespace":
-			value = v().meta.Namespace
+			value = v.meta.Namespace
 		default:
 			value = fieldOf(x, c.paths[i], r.Value)
 		}
@@ -86,7 +87,7 @@ func fieldOf(x inspect.Object, p *output.Path, wanted string) string {
 // sorter holds objects back and puts them in order.
 type sorter struct {
 	path    *output.Path
-	objects []inspect.Object
+	objects []objectView
 	keys    [][]any
 }
 
@@ -98,21 +99,21 @@ func newSorter(path string) (*sorter, error) {
 	return &sorter{path: p}, nil
 }
 
-func (s *sorter) add(x inspect.Object) error {
+func (s *sorter) add(v objectView) error {
 	var key []any
-	if x.Object != nil {
+	if v.Object.Object != nil {
 		var err error
-		if key, err = s.path.Find(x.Object); err != nil {
+		if key, err = s.path.Find(v.Object.Object); err != nil {
 			return err
 		}
 	}
-	s.objects, s.keys = append(s.objects, x), append(s.keys, key)
+	s.objects, s.keys = append(s.objects, v), append(s.keys, key)
 	return nil
 }
 
 // each calls f for the objects in order: first those that have no value, then by
 // value; equal ones stay in the order of their keys.
-func (s *sorter) each(f func(inspect.Object) error) error {
+func (s *sorter) each(f func(objectView) error) error {
 	order := make([]int, len(s.objects))
 	found := false
 	for i := range order {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,6 +34,7 @@ type getOptions struct {
 	sort   *sorter // nil: in the order of the keys
 	res    k8s.Resource
 	cols   *columns.Printer // nil: the kind has no columns of its own
+	rows   bool             // rows of tables are wanted
 }
 
 func newGetCmd(env *cli.Env) *cobra.Command {
@@ -121,6 +123,7 @@ func (o *getOptions) run(ctx context.Context) error {
 	if o.cols, err = o.columns(ctx); err != nil {
 		return err
 	}
+	o.rows = slices.Contains([]output.Format{output.Tables, output.Wide, output.Simple, output.Fields}, p.Format)
 	w := writer{p: p, o: o, single: len(o.names) == 1 && (p.Format == output.JSON || p.Format == output.Template || p.Format == output.JSONPath)}
 	if !w.single && p.Format != output.Raw && p.Format != output.Name {
 		w.stream = p.Stream(output.KubernetesList)
@@ -184,7 +187,7 @@ func (o *getOptions) columns(ctx context.Context) (*columns.Printer, error) {
 }
 
 // each calls f for every object asked for and returns the names not found.
-func (o *getOptions) each(ctx context.Context, f func(inspect.Object) error) (missing []string, err error) {
+func (o *getOptions) each(ctx context.Context, f func(objectView) error) (missing []string, err error) {
 	if len(o.names) == 0 {
 		ns := o.namespace
 		if o.all || !o.res.Namespaced {
@@ -196,7 +199,7 @@ func (o *getOptions) each(ctx context.Context, f func(inspect.Object) error) (mi
 		r := keyspace.One(o.dec.Mapper.Key(&o.res, o.namespace, name))
 		r.Rev = o.rev
 		n := 0
-		err := o.scan(ctx, r, func(x inspect.Object) error { n++; return f(x) })
+		err := o.scan(ctx, r, func(v objectView) error { n++; return f(v) })
 		if err != nil {
 			return nil, err
 		}
@@ -207,21 +210,30 @@ func (o *getOptions) each(ctx context.Context, f func(inspect.Object) error) (mi
 	return missing, nil
 }
 
-func (o *getOptions) scan(ctx context.Context, r keyspace.Range, f func(inspect.Object) error) error {
+func (o *getOptions) scan(ctx context.Context, r keyspace.Range, f func(objectView) error) error {
 	// A prefix may hold other resources below it: apps of a custom group, or
 	// namespaces of a resource that has none.
 	mine := func(rec keyspace.Record) bool {
 		k, ok := o.dec.Mapper.Parse(rec.Key)
 		return !ok || k.Resource == nil || k.Resource.Prefix == o.res.Prefix
 	}
-	for x, err := range inspect.Objects(ctx, o.src, r, mine, func() *k8s.Decoder { return o.dec.NewDecoder(true) }) {
+	// Choosing and making rows takes longer than decoding; it runs on all cores, too.
+	view := func(x inspect.Object) (objectView, bool) {
+		v := o.objectView(x)
+		if !o.choose.matches(v) {
+			return v, false
+		}
+		if o.rows {
+			t := v.Table()
+			v.made = &t
+		}
+		return v, true
+	}
+	for v, err := range inspect.Objects(ctx, o.src, r, mine, func() *k8s.Decoder { return o.dec.NewDecoder(true) }, view) {
 		if err != nil {
 			return err
 		}
-		if !o.choose.matches(x, func() objectView { return o.objectView(x) }) {
-			continue
-		}
-		if err := f(x); err != nil {
+		if err := f(v); err != nil {
 			return err
 		}
 	}
@@ -283,7 +295,8 @@ func (w *writer) table() bool {
 	return w.p.Format == output.Tables || w.p.Format == output.Wide || w.p.Format == output.Name
 }
 
-func (w *writer) write(x inspect.Object) error {
+func (w *writer) write(v objectView) error {
+	x := v.Object
 	w.n++
 	if x.Object == nil {
 		w.failed++
@@ -295,7 +308,6 @@ func (w *writer) write(x inspect.Object) error {
 			w.o.env.Warn("%s: %v", x.Record.Key, problem(x))
 		}
 	}
-	v := w.o.objectView(x)
 	switch w.p.Format {
 	case output.Raw:
 		if x.Plain == nil {
@@ -309,6 +321,9 @@ func (w *writer) write(x inspect.Object) error {
 	}
 	if w.single {
 		return w.p.Print(v)
+	}
+	if x.Object != nil && !w.o.rows {
+		return w.stream.Write(json.RawMessage(x.Object))
 	}
 	return w.stream.Write(v)
 }
@@ -349,6 +364,7 @@ type objectView struct {
 	cols *columns.Printer
 	all  bool // of all namespaces
 	now  time.Time
+	made *output.Table // by whoever had a core for it
 }
 
 func (o *getOptions) objectView(x inspect.Object) objectView {
@@ -393,6 +409,9 @@ func (v objectView) name() string {
 // Table has kubectl's columns, and behind them with -o wide what etcd tells. A kind
 // without columns of its own shows the latter at once.
 func (v objectView) Table() output.Table {
+	if v.made != nil {
+		return *v.made
+	}
 	var t output.Table
 	var row []string
 	add := func(c output.Column, cell string) {

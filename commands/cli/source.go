@@ -88,12 +88,9 @@ func (s *SourceFlags) File(ctx context.Context, env *Env, path string) (keyspace
 		return nil, err
 	}
 	env.OnClose(src.Close)
-	info, err := src.Info(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if info.Note != "" {
-		env.Warn("%s: %s", path, info.Note)
+	// Info would wait for the checksum, which is computed while the file is searched.
+	if note := src.Note(); note != "" {
+		env.Warn("%s: %s", path, note)
 	}
 	return env.under(src)
 }

@@ -87,17 +87,31 @@ func (r *reader) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.rev == 0 {
-		info, err := src.Info(ctx)
-		if err != nil {
-			return err
-		}
-		r.rev = info.Revision
-	}
 	r.src = src
-	if r.dec, err = r.decoder.Open(ctx, src, r.rev); err == nil && r.dec.Note != "" {
+	// A file stays at its revision by itself, and asking for it first would wait for
+	// the checksum before anything is looked for.
+	if r.source.DB == "" {
+		err = r.pin(ctx)
+	}
+	if err == nil {
+		r.dec, err = r.decoder.Open(ctx, src, r.rev)
+	}
+	if err != nil {
+		return err
+	}
+	if r.dec.Note != "" {
 		r.env.Warn("%s", r.dec.Note)
 	}
+	return r.pin(ctx)
+}
+
+// pin notes the newest revision, unless one was asked for.
+func (r *reader) pin(ctx context.Context) error {
+	if r.rev != 0 {
+		return nil
+	}
+	info, err := r.src.Info(ctx)
+	r.rev = info.Revision
 	return err
 }
 

@@ -190,15 +190,21 @@ func (s *Source) Info(ctx context.Context) (keyspace.Info, error) {
 		MemberID:   s.memberID,
 		Bytes:      int64(len(s.pager.data)),
 		Version:    s.version,
-		Note:       s.note,
+		Note:       s.Note(),
 	}
 	if s.marks.scheduled > s.marks.finished {
 		info.CompactScheduled = s.marks.scheduled
 	}
-	if s.kind == keyspace.Member && !s.withLog {
-		info.Note = s.lag()
-	}
 	return info, nil
+}
+
+// Note says what about the source a reader should know, as Info does, without waiting
+// for the checksum of a snapshot; empty: nothing.
+func (s *Source) Note() string {
+	if s.kind == keyspace.Member && !s.withLog {
+		return s.lag()
+	}
+	return s.note
 }
 
 // trusted waits for the checksum and looks whether the file is still the same.

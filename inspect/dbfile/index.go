@@ -261,7 +261,7 @@ func (o *orderer) sort(es []entry, depth int) {
 	if len(es) >= splitFrom && !o.half && o.split(es, depth) {
 		return
 	}
-	slices.SortFunc(es, func(a, b entry) int { return cmp.Compare(a.head, b.head) })
+	sortHeads(es, 56)
 	for len(es) > 0 && o.err == nil {
 		n := 1
 		for n < len(es) && es[n].head == es[0].head {
@@ -269,6 +269,49 @@ func (o *orderer) sort(es []entry, depth int) {
 		}
 		o.run(es[:n], depth)
 		es = es[n:]
+	}
+}
+
+// sortHeads orders entries by their heads, of which the bits above shift+7 are equal.
+// It sorts by one byte after the other, the highest first, in place: what is called
+// American flag sort. Comparing heads takes 0.1 s more for 1.2 million entries.
+func sortHeads(es []entry, shift int) {
+	const few = 64 // so many are sorted faster by comparing
+	if len(es) <= few || shift < 0 {
+		if shift >= 0 {
+			slices.SortFunc(es, func(a, b entry) int { return cmp.Compare(a.head, b.head) })
+		}
+		return
+	}
+	var counts [256]int
+	for i := range es {
+		counts[byte(es[i].head>>shift)]++
+	}
+	if counts[byte(es[0].head>>shift)] == len(es) {
+		sortHeads(es, shift-8)
+		return
+	}
+	var next, end [256]int
+	at := 0
+	for b, n := range counts {
+		next[b] = at
+		at += n
+		end[b] = at
+	}
+	for b := range counts {
+		for next[b] < end[b] {
+			e := es[next[b]]
+			// Put what lies here where it belongs, until something belongs here.
+			for to := byte(e.head >> shift); int(to) != b; to = byte(e.head >> shift) {
+				e, es[next[to]] = es[next[to]], e
+				next[to]++
+			}
+			es[next[b]] = e
+			next[b]++
+		}
+	}
+	for b, n := range counts {
+		sortHeads(es[end[b]-n:end[b]], shift-8)
 	}
 }
 

@@ -12,6 +12,7 @@
 package latemetrics
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,7 +67,9 @@ func (h *held) Unregister(c prometheus.Collector) bool {
 }
 
 // Release registers what was held back and lets later registrations pass. The
-// first error is returned after all were tried; a second call does nothing.
+// first error is returned after all were tried; a second call does nothing. What was
+// registered twice meanwhile, as servers do that start one after the other, is no
+// error: whoever does that expects the first one to stay.
 func Release() error {
 	metrics.mu.Lock()
 	defer metrics.mu.Unlock()
@@ -76,7 +79,11 @@ func Release() error {
 	metrics.released = true
 	var first error
 	for _, c := range metrics.collectors {
-		if err := metrics.real.Register(c); err != nil && first == nil {
+		err := metrics.real.Register(c)
+		if _, twice := errors.AsType[prometheus.AlreadyRegisteredError](err); twice {
+			continue
+		}
+		if err != nil && first == nil {
 			first = err
 		}
 	}

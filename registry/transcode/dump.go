@@ -70,7 +70,8 @@ func (t *Transcoder) metadata(dst []byte, fields []part, i int, list bool) ([]by
 			n++
 		}
 	}
-	m := schema.Load().ObjectMeta()
+	t.meta = schema.Load().ObjectMeta()
+	m := t.meta
 	if list {
 		m = schema.Load().Message("k8s.io/apimachinery/pkg/apis/meta/v1.ListMeta")
 	}

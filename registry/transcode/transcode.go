@@ -51,6 +51,11 @@ type Transcoder struct {
 	entries  []entry
 	path     []step
 	quantity map[string]string
+	day      int64    // since 1970 in UTC, of the last time that was printed; 0: none
+	date     [11]byte // its "2006-01-02T"
+	meta     *schema.Message
+	notes    [2]int // where in the output metadata.annotations lies
+	notesOf  bool   // metadata was met, so that notes tells
 	scratch  []byte
 	limit    int
 	joined   int // bytes copied so far to merge repeated messages
@@ -119,6 +124,10 @@ func (t *Transcoder) Unknown() ([]UnknownField, int) { return t.unknown, t.count
 func (t *Transcoder) Append(dst []byte, m *schema.Message, head string, b []byte) ([]byte, error) {
 	t.spans, t.entries, t.path = t.spans[:0], t.entries[:0], t.path[:0]
 	t.unknown, t.count, t.joined, t.silent, t.input = nil, 0, 0, 0, len(b)
+	t.notes, t.notesOf = [2]int{}, false
+	if t.meta == nil {
+		t.meta = schema.Load().ObjectMeta()
+	}
 	if len(b) > maxInput {
 		return dst, t.fail(m, nil, -1, errInput)
 	}
@@ -135,6 +144,11 @@ func (t *Transcoder) Append(dst []byte, m *schema.Message, head string, b []byte
 	}
 	return append(dst, '}'), nil
 }
+
+// Annotations returns the place of metadata.annotations in the last message, in what
+// Append returned; it is empty when the object has none. ok is false when the
+// message has no metadata of the usual kind.
+func (t *Transcoder) Annotations() (from, to int, ok bool) { return t.notes[0], t.notes[1], t.notesOf }
 
 // fail builds the error for field f (or none) of m.
 func (t *Transcoder) fail(m *schema.Message, f *schema.Field, offset int, reason error) error {
@@ -340,10 +354,14 @@ func (t *Transcoder) fields(dst []byte, m *schema.Message, b []byte, ends []int)
 	}
 	todo := seen | m.Shown
 	version := -1 // index of the field that ResourceVersion stands in for
-	if len(t.path) == 1 && t.ResourceVersion != "" && t.path[0].field != nil && t.path[0].field.Name == "metadata" && m == schema.Load().ObjectMeta() {
-		nonzero = true
-		version = slices.IndexFunc(m.Fields, func(f schema.Field) bool { return f.Name == "resourceVersion" })
-		todo |= 1 << uint(version)
+	meta := len(t.path) == 1 && m == t.meta && t.path[0].field != nil && t.path[0].field.Name == "metadata"
+	if meta {
+		t.notesOf = true
+		if t.ResourceVersion != "" {
+			nonzero = true
+			version = slices.IndexFunc(m.Fields, func(f schema.Field) bool { return f.Name == "resourceVersion" })
+			todo |= 1 << uint(version)
+		}
 	}
 	for ; todo != 0; todo &= todo - 1 {
 		j := bits.TrailingZeros64(todo)
@@ -385,7 +403,11 @@ func (t *Transcoder) fields(dst []byte, m *schema.Message, b []byte, ends []int)
 			nonzero = nonzero || nz || f.Pointer
 		case f.Type == schema.Map:
 			nonzero = true
+			mark := len(dst)
 			dst, err = t.mapping(key(dst, f), m, f, b, s)
+			if meta && f.Name == "annotations" {
+				t.notes = [2]int{mark, len(dst)}
+			}
 		default:
 			var nz bool
 			dst, nz, err = t.single(dst, m, f, b, s)
@@ -834,6 +856,9 @@ func (t *Transcoder) time(dst []byte, m *schema.Message, f *schema.Field, typ sc
 		nsec -= nsec % 1000
 	} else {
 		nsec = 0
+		if day := sec / secondsADay; day > 0 && day == t.day {
+			return t.sameDay(dst, int(sec%secondsADay)), true, nil
+		}
 	}
 	at := time.Unix(sec, nsec).UTC()
 	if at.IsZero() {
@@ -841,8 +866,23 @@ func (t *Transcoder) time(dst []byte, m *schema.Message, f *schema.Field, typ sc
 		return append(dst, "null"...), true, nil
 	}
 	dst = append(dst, '"')
+	mark := len(dst)
 	dst = at.AppendFormat(dst, layout)
+	if day := sec / secondsADay; day > 0 && len(dst)-mark == len(time.RFC3339)-len("07:00") {
+		t.day = day
+		copy(t.date[:], dst[mark:])
+	}
 	return append(dst, '"'), true, nil
+}
+
+const secondsADay = 24 * 60 * 60
+
+// sameDay prints a time of the day that was printed before: the times of an object
+// are close to each other, and to work out a date costs more than the rest.
+func (t *Transcoder) sameDay(dst []byte, sec int) []byte {
+	h, m, s := sec/3600, sec/60%60, sec%60
+	dst = append(append(dst, '"'), t.date[:]...)
+	return append(dst, byte('0'+h/10), byte('0'+h%10), ':', byte('0'+m/10), byte('0'+m%10), ':', byte('0'+s/10), byte('0'+s%10), 'Z', '"')
 }
 
 // amount prints a quantity {1: text} in its canonical form.

@@ -3,8 +3,6 @@ package registry
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -19,6 +17,7 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/pipeline"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 	k8s "github.com/etcdctl-plus/etcdctl-plus/registry"
+	"github.com/etcdctl-plus/etcdctl-plus/registry/transcode"
 )
 
 type dumpOptions struct {
@@ -147,11 +146,8 @@ func (o *dumpOptions) lines(w *dumpWorkers) func(context.Context, []keyspace.Rec
 			chunk = new([]byte)
 		}
 		b := (*chunk)[:0]
-		var err error
 		for _, rec := range recs {
-			if b, err = o.line(b, d, rec); err != nil {
-				return nil, fmt.Errorf("write %q: %w", rec.Key, err)
-			}
+			b = o.line(b, d, rec)
 		}
 		*chunk = b
 		return chunk, nil
@@ -162,11 +158,8 @@ func (o *dumpOptions) lines(w *dumpWorkers) func(context.Context, []keyspace.Rec
 // something to tell.
 const usual = `,"encoding":"protobuf","encryption":"","object":`
 
-func (o *dumpOptions) line(b []byte, d *k8s.Decoder, rec keyspace.Record) ([]byte, error) {
-	b, err := appendString(append(b, `{"key":`...), rec.Key)
-	if err != nil {
-		return nil, err
-	}
+func (o *dumpOptions) line(b []byte, d *k8s.Decoder, rec keyspace.Record) []byte {
+	b = transcode.AppendString(append(b, `{"key":`...), rec.Key)
 	b = strconv.AppendInt(append(b, `,"createRevision":`...), rec.CreateRev, 10)
 	b = strconv.AppendInt(append(b, `,"modRevision":`...), rec.ModRev, 10)
 	b = strconv.AppendInt(append(b, `,"version":`...), rec.Version, 10)
@@ -177,25 +170,16 @@ func (o *dumpOptions) line(b []byte, d *k8s.Decoder, rec keyspace.Record) ([]byt
 	mark := len(b)
 	b, r := d.Append(append(b, usual...), rec.Key, rec.Value, rec.ModRev)
 	if r.Encoding != k8s.Protobuf || r.Seal.Provider != "" || r.UnknownFields > 0 || r.Err != nil || r.Object == nil {
-		head, err := o.remarks(r)
-		if err != nil {
-			return nil, err
-		}
-		b = slices.Replace(b, mark, mark+len(usual), head...)
+		b = slices.Replace(b, mark, mark+len(usual), o.remarks(r)...)
 	}
-	return append(b, "}\n"...), nil
+	return append(b, "}\n"...)
 }
 
 // remarks is what stands in place of usual: all that a line says of a value besides
 // its object.
-func (o *dumpOptions) remarks(r k8s.Result) (b []byte, err error) {
-	text := func(name string, s []byte) {
-		if err == nil {
-			b, err = appendString(append(append(append(b, `,"`...), name...), `":`...), s)
-		}
-	}
-	text("encoding", []byte(r.Encoding))
-	text("encryption", []byte(cli.Encryption(r.Seal)))
+func (o *dumpOptions) remarks(r k8s.Result) []byte {
+	b := transcode.AppendString([]byte(`,"encoding":`), string(r.Encoding))
+	b = transcode.AppendString(append(b, `,"encryption":`...), cli.Encryption(r.Seal))
 	if r.UnknownFields > 0 {
 		o.unknown.Add(1)
 		b = strconv.AppendInt(append(b, `,"unknownFields":`...), int64(r.UnknownFields), 10)
@@ -206,31 +190,18 @@ func (o *dumpOptions) remarks(r k8s.Result) (b []byte, err error) {
 		} else {
 			o.broken.Add(1)
 		}
-		text("problem", []byte(r.Err.Error()))
+		b = transcode.AppendString(append(b, `,"problem":`...), r.Err.Error())
 	}
 	switch {
 	case r.Object != nil:
 		b = append(b, `,"object":`...)
 	case r.Plain == nil:
 	case utf8.Valid(r.Plain):
-		text("text", r.Plain)
+		b = transcode.AppendString(append(b, `,"text":`...), r.Plain)
 	default:
 		b = append(base64.StdEncoding.AppendEncode(append(b, `,"base64":"`...), r.Plain), '"')
 	}
-	return b, err
-}
-
-// appendString writes s as a JSON string. Most keys need no escape.
-func appendString(b, s []byte) ([]byte, error) {
-	plain := true
-	for _, c := range s {
-		plain = plain && c >= 0x20 && c < 0x7f && c != '"' && c != '\\'
-	}
-	if plain {
-		return append(append(append(b, '"'), s...), '"'), nil
-	}
-	q, err := json.Marshal(string(s))
-	return append(b, q...), err
+	return b
 }
 
 // tell sums up what was not wholly decoded.

@@ -51,7 +51,7 @@ func (t *Transcoder) special(dst []byte, m *schema.Message, f *schema.Field, typ
 					return dst, nonzero, t.fail(m, f, -1, fmt.Errorf("CBOR: %w", err))
 				}
 			}
-			if dst, err = appendJSON(dst, raw); err != nil {
+			if dst, err = t.json(dst, raw); err != nil {
 				err = t.fail(m, f, -1, err)
 			}
 		}

@@ -164,12 +164,36 @@ func appendDouble(dst []byte, bits uint64) ([]byte, error) {
 	return dst, nil
 }
 
+// json is appendJSON, but knows again what the objects before had: managedFields of
+// one manager are the same in most objects of a kind.
+func (t *Transcoder) json(dst, src []byte) ([]byte, error) {
+	known := &t.checked[len(src)%len(t.checked)]
+	switch {
+	case len(src) == 0 || len(src) > maxChecked:
+		return appendJSON(dst, src)
+	case bytes.Equal(*known, src):
+	case verbatim(src):
+		*known = append((*known)[:0], src...)
+	default:
+		return compactJSON(dst, src)
+	}
+	return append(dst, src...), nil
+}
+
+// maxChecked bounds what Transcoder.checked keeps.
+const maxChecked = 8 << 10
+
 // appendJSON appends src as json.Marshal would print a value whose MarshalJSON
 // returned src: without white space, HTML characters escaped.
 func appendJSON(dst, src []byte) ([]byte, error) {
 	if verbatim(src) {
 		return append(dst, src...), nil
 	}
+	return compactJSON(dst, src)
+}
+
+// compactJSON is appendJSON for what is not verbatim.
+func compactJSON(dst, src []byte) ([]byte, error) {
 	var b bytes.Buffer
 	if err := json.Compact(&b, src); err != nil {
 		return dst, errNotJSON

@@ -35,3 +35,19 @@ func TestEveryByteInEveryPlace(t *testing.T) {
 		}
 	}
 }
+
+// TestKnownJSON: what was checked once is not taken for what only looks like it.
+func TestKnownJSON(t *testing.T) {
+	t.Parallel()
+	var tr Transcoder
+	for range 2 {
+		for raw, want := range map[string]string{
+			`{"f:a":{}}`: `{"f:a":{}}`, `{"f:b":{}}`: `{"f:b":{}}`, `{"f:a":{}]`: "", `{"f:<":{}}`: `{"f:\u003c":{}}`, `{"f:a": {}}`: `{"f:a":{}}`, ``: "",
+		} {
+			got, err := tr.json(nil, []byte(raw))
+			if string(got) != want || (err == nil) != (want != "") {
+				t.Errorf("%s: %s, %v", raw, got, err)
+			}
+		}
+	}
+}

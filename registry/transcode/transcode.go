@@ -51,8 +51,9 @@ type Transcoder struct {
 	entries  []entry
 	path     []step
 	quantity map[string]string
-	day      int64    // since 1970 in UTC, of the last time that was printed; 0: none
-	date     [11]byte // its "2006-01-02T"
+	checked  [8][]byte // JSON that is known to be printed as it is, by its length
+	day      int64     // since 1970 in UTC, of the last time that was printed; 0: none
+	date     [11]byte  // its "2006-01-02T"
 	meta     *schema.Message
 	notes    [2]int // where in the output metadata.annotations lies
 	notesOf  bool   // metadata was met, so that notes tells
@@ -386,7 +387,21 @@ func (t *Transcoder) fields(dst []byte, m *schema.Message, b []byte, ends []int)
 				continue
 			}
 			nonzero = nonzero || s.from != s.to || f.Pointer
-			dst = AppendString(key(dst, f), b[s.from:s.to])
+			dst = appendString(key(dst, f), b[s.from:s.to])
+		case isVarint(f.Type):
+			n := number(b[s.from:s.to])
+			if f.Type == schema.Int32 {
+				n = uint64(int32(n))
+			}
+			if n == 0 && f.DropZero {
+				continue
+			}
+			nonzero = nonzero || n != 0 || f.Pointer
+			if dst = key(dst, f); f.Type == schema.Bool {
+				dst = strconv.AppendBool(dst, n != 0)
+			} else {
+				dst = strconv.AppendInt(dst, int64(n), 10)
+			}
 		case f.Type == schema.Nested && s.n < 2 && !f.Inline:
 			mark := len(dst)
 			t.path = append(t.path, step{field: f, index: -1, entry: -1})
@@ -432,17 +447,11 @@ func key(dst []byte, f *schema.Field) []byte {
 	return append(dst, f.Key[1:]...)
 }
 
-// single prints field f, which is neither a list nor a map, or leaves it out.
+// single prints field f, which is none of those that fields prints itself, or leaves
+// it out.
 func (t *Transcoder) single(dst []byte, m *schema.Message, f *schema.Field, b []byte, s span) (_ []byte, nonzero bool, err error) {
 	v := b[s.from:s.to]
 	mark := len(dst)
-	if isVarint(f.Type) {
-		dst, nonzero, err = t.value(key(dst, f), m, f, f.Type, nil, v, nil)
-		if f.DropZero && !nonzero {
-			dst = dst[:mark]
-		}
-		return dst, nonzero || f.Pointer, err
-	}
 	var ends []int
 	if s.n > 1 && f.Type.IsMessage() {
 		if v, ends, err = t.join(m, f, b, s); err != nil {
@@ -570,29 +579,41 @@ func (t *Transcoder) list(dst []byte, m *schema.Message, f *schema.Field, b []by
 		t.path = append(t.path, step{field: f, entry: -1})
 	}
 	for i := int(s.first); i < int(s.next); {
-		tok, err := read(b, i)
-		if err != nil {
-			return dst, t.fail(m, f, i, err)
-		}
-		if tok.number != f.Number {
-			i = t.after(m, b, tok)
+		j, from, to := quick(m, b, i)
+		if j >= 0 && &m.Fields[j] != f {
+			i = to
 			continue
 		}
-		i = tok.next
-		switch {
-		case isVarint(f.Type):
-			if dst, i, err = t.numbers(dst, m, f, b, tok); err != nil {
-				return dst, err
+		if j < 0 || isVarint(f.Type) {
+			tok, err := read(b, i)
+			if err != nil {
+				return dst, t.fail(m, f, i, err)
 			}
-		case f.Type == schema.String:
-			dst = append(AppendString(dst, b[tok.from:tok.to]), ',')
-		case f.Type == schema.Nested:
-			if dst, _, err = t.fields(append(dst, '{'), f.Message, b[tok.from:tok.to], nil); err != nil {
+			if tok.number != f.Number {
+				i = t.after(m, b, tok)
+				continue
+			}
+			if isVarint(f.Type) {
+				if dst, i, err = t.numbers(dst, m, f, b, tok); err != nil {
+					return dst, err
+				}
+				continue
+			}
+			from, to = tok.from, tok.to
+			i = tok.next
+		} else {
+			i = to
+		}
+		switch f.Type {
+		case schema.String:
+			dst = append(appendString(dst, b[from:to]), ',')
+		case schema.Nested:
+			if dst, _, err = t.fields(append(dst, '{'), f.Message, b[from:to], nil); err != nil {
 				return dst, err
 			}
 			dst = append(dst, "},"...)
 		default:
-			if dst, _, err = t.value(dst, m, f, f.Type, f.Message, b[tok.from:tok.to], nil); err != nil {
+			if dst, _, err = t.value(dst, m, f, f.Type, f.Message, b[from:to], nil); err != nil {
 				return dst, err
 			}
 			dst = append(dst, ',')
@@ -627,6 +648,9 @@ func (t *Transcoder) numbers(dst []byte, m *schema.Message, f *schema.Field, b [
 			return dst, 0, err
 		}
 		dst = append(dst, ',')
+		if len(dst) > t.limit {
+			return dst, 0, t.fail(m, f, -1, errSize)
+		}
 		k = end
 	}
 	return dst, to, nil
@@ -832,7 +856,14 @@ func (t *Transcoder) time(dst []byte, m *schema.Message, f *schema.Field, typ sc
 		return append(dst, "null"...), false, nil
 	}
 	var sec, nsec int64
-	for i := 0; i < len(v); {
+	i := 0
+	if v[0] == 1<<3|wireVarint {
+		// Kubernetes writes both numbers, and of a Time the second one is 0.
+		if n, end, err := varint(v, 1); err == nil && end+2 == len(v) && v[end] == 2<<3|wireVarint && v[end+1] == 0 {
+			sec, i = int64(n), len(v)
+		}
+	}
+	for i < len(v) {
 		tok, err := read(v, i)
 		if err != nil {
 			return dst, false, t.fail(m, f, i, err)

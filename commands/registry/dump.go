@@ -89,7 +89,9 @@ func (o *dumpOptions) run(ctx context.Context) error {
 			}
 			written += int64(len(*chunk))
 			progress.Set(written, 0)
-			w.chunks.Put(chunk)
+			if cap(*chunk) <= maxKept {
+				w.chunks.Put(chunk)
+			}
 		}
 	}
 	progress.Done()
@@ -131,6 +133,10 @@ func (o *dumpOptions) records(ctx context.Context, r keyspace.Range) func(func(k
 		}
 	}
 }
+
+// maxKept bounds the buffers that are used again: a batch of large objects must not
+// hold its memory until the end.
+const maxKept = 4 << 20
 
 // dumpWorkers keeps what the workers use again and again: decoders, and the buffers
 // of chunks that were written.

@@ -112,6 +112,8 @@ type Decoder struct {
 	o     Options
 	t     transcode.Transcoder
 	table *schema.Table
+	last  typeNames // of the value before
+	job   job       // the one at hand; here, since it would be allocated elsewhere
 }
 
 // NewDecoder returns a Decoder.
@@ -131,11 +133,31 @@ func NewDecoder(o Options) *Decoder {
 // change, used with Options.SetResourceVersion. Decode never fails and never
 // panics; Result.Err tells what is wrong.
 func (d *Decoder) Decode(key, value []byte, modRev int64) Result {
-	j := job{Decoder: d, key: key, rev: modRev}
-	if info, ok := d.o.Mapper.Parse(key); ok {
-		j.resource = info.Resource
+	_, r := d.Append(nil, key, value, modRev)
+	return r
+}
+
+// Append is Decode into a buffer of the caller's: it appends the object, if there is
+// one, to dst. Result.Object is that part of what it returns.
+func (d *Decoder) Append(dst, key, value []byte, modRev int64) ([]byte, Result) {
+	d.job = job{Decoder: d, key: key, resource: d.o.Mapper.resource(key), rev: modRev, dst: dst}
+	j := &d.job
+	j.run(value)
+	r, start := j.r, len(dst)
+	dst = j.dst
+	d.job = job{}
+	switch {
+	case len(r.Object) == 0:
+		return dst, r
+	case cap(dst) > start && &dst[:start+1][start] == &r.Object[0]:
+		dst = dst[:start+len(r.Object)]
+	case start == 0:
+		return r.Object, r
+	default:
+		dst = append(dst, r.Object...)
 	}
-	return j.run(value)
+	r.Object = dst[start:]
+	return dst, r
 }
 
 // DecodeValue decodes a value whose key is not known, such as one piped in: key may
@@ -162,11 +184,12 @@ type job struct {
 	key      []byte
 	resource *Resource // nil: the key tells nothing
 	rev      int64
+	dst      []byte // where the object is to be appended
 	r        Result
 	secret   bool // values must not be shown
 }
 
-func (j *job) run(value []byte) Result {
+func (j *job) run(value []byte) {
 	plain := value
 	if seal.IsSealed(value) {
 		var h seal.Header
@@ -178,7 +201,7 @@ func (j *job) run(value []byte) Result {
 		}
 		if err != nil {
 			j.r.Err = err
-			return j.r
+			return
 		}
 	}
 	j.r.Plain = plain
@@ -202,7 +225,6 @@ func (j *job) run(value []byte) Result {
 			j.withhold(fmt.Errorf("%w: a Secret should be here, but the value is neither protobuf nor JSON, CBOR or YAML", ErrDamaged))
 		}
 	}
-	return j.r
 }
 
 // secretKey tells whether the value lies where Secrets do, and must not be shown.
@@ -228,7 +250,7 @@ func (j *job) withhold(err error) {
 }
 
 func (j *job) protobuf(value []byte) {
-	e, err := parseEnvelope(value)
+	e, err := parseEnvelope(value, &j.last)
 	j.r.APIVersion, j.r.Kind = e.apiVersion, e.kind
 	if !j.o.ShowSecrets {
 		// A broken envelope can have lost the kind.
@@ -264,14 +286,14 @@ func (j *job) protobuf(value []byte) {
 		j.yaml(raw, true)
 		return
 	}
+	names := j.names(e.apiVersion, e.kind)
 	list := isListKind(e.apiVersion, e.kind)
-	if list && !j.o.ShowSecrets && !j.table.Has(e.apiVersion, e.kind) {
+	if list && !j.o.ShowSecrets && names.known == nil {
 		// The items of a list of unknown kind may be Secrets.
 		j.secret = j.secret || mentionsSecret(raw)
 	}
 	j.setup()
-	head := head(e.apiVersion, e.kind)
-	k := j.table.Kind(e.apiVersion, e.kind)
+	head, k := names.head, names.known
 	if e.kind == "" && e.apiVersion == "" && j.watchEvent(raw) {
 		return
 	}
@@ -285,7 +307,12 @@ func (j *job) protobuf(value []byte) {
 		j.plainSecret()
 		return
 	}
-	obj, err := j.t.Append(make([]byte, 0, len(raw)*2+256), k.Message, head, raw)
+	start := len(j.dst)
+	if j.dst == nil {
+		j.dst = make([]byte, 0, len(raw)*2+256)
+	}
+	obj, err := j.t.Append(j.dst, k.Message, head, raw)
+	j.dst = obj[:start] // it may have grown
 	if err != nil {
 		j.r.Err = fmt.Errorf("%w: %s %s: %w", ErrDamaged, e.apiVersion, e.kind, err)
 		j.r.Object = j.dump(raw, head, strings.HasSuffix(e.kind, "List"))
@@ -300,7 +327,14 @@ func (j *job) protobuf(value []byte) {
 			return
 		}
 	}
-	if j.secret || !j.o.ShowSecrets && (list || mayHoldSecret(obj)) {
+	// Of an object that is neither a Secret nor a list, the redaction below changes
+	// nothing but the annotations.
+	suspect := obj
+	if from, to, ok := j.t.Annotations(); ok {
+		suspect = obj[from:to]
+	}
+	obj = obj[start:]
+	if j.secret || !j.o.ShowSecrets && (list || mayHoldSecret(suspect)) {
 		var hit bool
 		obj, hit = j.o.Redactor.object(obj, j.secret)
 		j.secret = j.secret || hit
@@ -333,6 +367,15 @@ func (j *job) watchEvent(raw []byte) bool {
 	j.r.APIVersion, j.r.Kind, j.r.Object = k.APIVersion, k.Kind, obj
 	j.plainSecret()
 	return true
+}
+
+// names returns what is known of a kind. It is kept for the next value, which most
+// often has the same.
+func (d *Decoder) names(apiVersion, kind string) typeNames {
+	if d.last.head == "" || d.last.apiVersion != apiVersion || d.last.kind != kind {
+		d.last = typeNames{apiVersion, kind, head(apiVersion, kind), d.table.Kind(apiVersion, kind)}
+	}
+	return d.last
 }
 
 // head is the beginning of an object, in Kubernetes' order.

@@ -370,3 +370,43 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestAppend: an object comes to the caller's buffer whatever way it takes, and is
+// what Decode returns.
+func TestAppend(t *testing.T) {
+	t.Parallel()
+	lastApplied := pb(1, join(pb(1, []byte("n")), pb(12, join(pb(1, []byte(lastApplied)), pb(2, []byte(`{"kind":"Secret","data":{"k":"c2VjcmV0"}}`))))))
+	values := [][]byte{
+		wrapped("v1", "ConfigMap", lastApplied),
+		wrapped("v1", "Pod", lastApplied),
+		wrapped("v1", "Pod", meta("n")),
+		wrapped("v1", "Secret", join(meta("n"), pb(2, join(pb(1, []byte("k")), pb(2, []byte("secret")))))),
+		wrapped("v1", "ConfigMap", join(meta("n"), pb(99, []byte("new")))),
+		wrapped("v1", "Pod", join(meta("n"), pb(2, pb(2, []byte{0x0a, 0x7f})))),
+		wrapped("x.y/v1", "Thing", meta("n")),
+		bytes.ReplaceAll(wrapped("v1", "Pod", meta("a\nb")), []byte("\n"), []byte("\r\n")),
+		[]byte(`{"kind":"Widget","apiVersion":"x.y/v1"}`), []byte("text"), {0xff}, nil,
+	}
+	for _, s := range live(t, corpus.Snapshot(t)) {
+		values = append(values, s.value)
+	}
+	o := Options{Redactor: NewRedactor(), SetResourceVersion: true}
+	fresh, kept := NewDecoder(o), NewDecoder(o)
+	buf := make([]byte, 0, 4096)
+	for _, v := range values {
+		want := fresh.Decode([]byte("/registry/pods/a/n"), v, 7)
+		for _, room := range [][]byte{nil, buf, buf[:0:0], []byte("before"), append(buf, "before"...)} {
+			before := string(room)
+			dst, got := kept.Append(room, []byte("/registry/pods/a/n"), v, 7)
+			if string(dst) != before+string(want.Object) || string(got.Object) != string(want.Object) || (got.Object == nil) != (want.Object == nil) {
+				t.Errorf("%q: got %.300q, want %.300q behind %q", v, dst, want.Object, before)
+			}
+			if got.Redacted != want.Redacted || (got.Err == nil) != (want.Err == nil) || got.Kind != want.Kind || !bytes.Equal(got.Plain, want.Plain) {
+				t.Errorf("%q: got %+v, want %+v", v, got, want)
+			}
+			if bytes.Contains(dst, []byte("c2VjcmV0")) {
+				t.Errorf("%q: %s", v, dst)
+			}
+		}
+	}
+}

@@ -3,6 +3,7 @@ package registry
 import (
 	"errors"
 
+	"github.com/etcdctl-plus/etcdctl-plus/registry/schema"
 	"github.com/etcdctl-plus/etcdctl-plus/registry/transcode"
 )
 
@@ -15,17 +16,18 @@ type envelope struct {
 }
 
 // parseEnvelope reads the envelope of a value that begins with the magic. Of a
-// damaged one it returns what came before the damage.
-func parseEnvelope(value []byte) (e envelope, err error) {
+// damaged one it returns what came before the damage. last holds the names of the
+// value before, which most values have too.
+func parseEnvelope(value []byte, last *typeNames) (e envelope, err error) {
 	err = transcode.Walk(value[len(magic):], func(number uint32, v []byte) error {
 		switch number {
 		case 1:
 			return transcode.Walk(v, func(number uint32, v []byte) error {
 				switch number {
 				case 1:
-					e.apiVersion = string(v)
+					e.apiVersion = same(last.apiVersion, v)
 				case 2:
-					e.kind = string(v)
+					e.kind = same(last.kind, v)
 				}
 				return nil
 			}, 1, 2)
@@ -46,6 +48,21 @@ func parseEnvelope(value []byte) (e envelope, err error) {
 		}
 	}
 	return e, err
+}
+
+// typeNames are an apiVersion and a kind, and what a Decoder has found out about them.
+type typeNames struct {
+	apiVersion, kind string
+	head             string       // of the JSON
+	known            *schema.Kind // nil: not in the table
+}
+
+// same returns b as a string, without making one when it is s.
+func same(s string, b []byte) string {
+	if s == string(b) {
+		return s
+	}
+	return string(b)
 }
 
 // isTypeName tells whether s can be a kind or an API version; empty is one.

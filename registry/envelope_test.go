@@ -14,7 +14,7 @@ func FuzzEnvelope(f *testing.F) {
 	f.Add(join(pb(1, pb(1, []byte("v1"))), pb(1, pb(2, []byte("Pod"))), []byte{0x0b, 0x08, 0x01, 0x0c}))
 	f.Add([]byte{0x10, 0x01})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		e, err := parseEnvelope(append([]byte(magic), b...))
+		e, err := parseEnvelope(append([]byte(magic), b...), &typeNames{})
 		var u runtime.Unknown
 		wantErr := u.Unmarshal(b)
 		if !isTypeName(u.Kind) || !isTypeName(u.APIVersion) {

@@ -243,28 +243,54 @@ func (m *Mapper) AddCRD(object []byte) error {
 // the dot in its group; its Kind stays empty, and whether it has a namespace is
 // told by the number of parts.
 func (m *Mapper) Parse(key []byte) (info KeyInfo, ok bool) {
-	rest, ok := bytes.CutPrefix(key, []byte(m.prefix))
-	if !ok {
+	r, tail := m.split(key)
+	if r == nil {
 		return info, false
 	}
-	one, tail, _ := strings.Cut(string(rest), "/")
-	two, tail2, deeper := strings.Cut(tail, "/")
-	r := m.byPrefix[one+"/"+two]
-	if r != nil && deeper {
-		tail = tail2
-	} else if r = m.byPrefix[one]; r == nil {
-		if !deeper || !strings.Contains(one, ".") || two == "" {
-			return info, false
-		}
-		r = &Resource{Group: one, Plural: two, Prefix: one + "/" + two, Custom: true, Namespaced: strings.Contains(tail2, "/")}
-		tail = tail2
-	}
 	info.Resource = r
+	rest := string(tail)
 	if r.Namespaced {
-		info.Namespace, tail, _ = strings.Cut(tail, "/")
+		info.Namespace, rest, _ = strings.Cut(rest, "/")
 	}
-	info.Name, info.Extra, _ = strings.Cut(tail, "/")
+	info.Name, info.Extra, _ = strings.Cut(rest, "/")
 	return info, info.Name != ""
+}
+
+// resource is Parse for who wants only the resource: it makes no strings. It is nil
+// when Parse is not ok.
+func (m *Mapper) resource(key []byte) *Resource {
+	r, tail := m.split(key)
+	if r != nil && r.Namespaced {
+		_, tail, _ = bytes.Cut(tail, []byte{'/'})
+	}
+	if len(tail) == 0 || tail[0] == '/' {
+		return nil
+	}
+	return r
+}
+
+// split finds the resource of a key, nil for none, and what follows it in the key.
+func (m *Mapper) split(key []byte) (r *Resource, tail []byte) {
+	if len(key) < len(m.prefix) || string(key[:len(m.prefix)]) != m.prefix {
+		return nil, nil
+	}
+	rest := key[len(m.prefix):]
+	one, tail, _ := bytes.Cut(rest, []byte{'/'})
+	two, tail2, deeper := bytes.Cut(tail, []byte{'/'})
+	if deeper {
+		if r = m.byPrefix[string(rest[:len(one)+1+len(two)])]; r != nil {
+			return r, tail2
+		}
+	}
+	if r = m.byPrefix[string(one)]; r != nil {
+		return r, tail
+	}
+	if !deeper || bytes.IndexByte(one, '.') < 0 || len(two) == 0 {
+		return nil, nil
+	}
+	return &Resource{
+		Group: string(one), Plural: string(two), Prefix: string(one) + "/" + string(two), Custom: true, Namespaced: bytes.IndexByte(tail2, '/') >= 0,
+	}, tail2
 }
 
 // Key returns the key of an object. ns is ignored for cluster-scoped resources.

@@ -3,8 +3,7 @@ package registry
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
-	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/pipeline"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 	k8s "github.com/etcdctl-plus/etcdctl-plus/registry"
+	"github.com/etcdctl-plus/etcdctl-plus/registry/transcode"
 )
 
 type dumpOptions struct {
@@ -77,18 +77,21 @@ func (o *dumpOptions) run(ctx context.Context) error {
 	}
 	progress := o.env.Progress("bytes written")
 	defer progress.Done()
-	pool := &sync.Pool{New: func() any { return o.dec.NewDecoder(false) }}
 	var written int64
+	w := &dumpWorkers{decoders: sync.Pool{New: func() any { return o.dec.NewDecoder(false) }}}
 	for _, r := range ranges {
-		for chunk, err := range pipeline.Map(ctx, o.records(ctx, r), pipeline.Options{}, o.lines(pool)) {
+		for chunk, err := range pipeline.Map(ctx, o.records(ctx, r), pipeline.Options{}, o.lines(w)) {
 			if err != nil {
 				return err
 			}
-			if _, err := p.Out.Write(chunk); err != nil {
+			if _, err := p.Out.Write(*chunk); err != nil {
 				return err
 			}
-			written += int64(len(chunk))
+			written += int64(len(*chunk))
 			progress.Set(written, 0)
+			if cap(*chunk) <= maxKept {
+				w.chunks.Put(chunk)
+			}
 		}
 	}
 	progress.Done()
@@ -131,49 +134,61 @@ func (o *dumpOptions) records(ctx context.Context, r keyspace.Range) func(func(k
 	}
 }
 
-// lines turns a batch of records into lines.
-func (o *dumpOptions) lines(pool *sync.Pool) func(context.Context, []keyspace.Record) ([]byte, error) {
-	return func(_ context.Context, recs []keyspace.Record) ([]byte, error) {
-		d := pool.Get().(*k8s.Decoder)
-		defer pool.Put(d)
-		var b []byte
-		var err error
-		for _, rec := range recs {
-			if b, err = o.line(b, d, rec); err != nil {
-				return nil, fmt.Errorf("write %q: %w", rec.Key, err)
-			}
+// maxKept bounds the buffers that are used again: a batch of large objects must not
+// hold its memory until the end.
+const maxKept = 4 << 20
+
+// dumpWorkers keeps what the workers use again and again: decoders, and the buffers
+// of chunks that were written.
+type dumpWorkers struct{ decoders, chunks sync.Pool }
+
+// lines turns a batch of records into a chunk of lines.
+func (o *dumpOptions) lines(w *dumpWorkers) func(context.Context, []keyspace.Record) (*[]byte, error) {
+	return func(_ context.Context, recs []keyspace.Record) (*[]byte, error) {
+		d := w.decoders.Get().(*k8s.Decoder)
+		defer w.decoders.Put(d)
+		chunk, _ := w.chunks.Get().(*[]byte)
+		if chunk == nil {
+			chunk = new([]byte)
 		}
-		return b, nil
+		b := (*chunk)[:0]
+		for _, rec := range recs {
+			b = o.line(b, d, rec)
+		}
+		*chunk = b
+		return chunk, nil
 	}
 }
 
-func (o *dumpOptions) line(b []byte, d *k8s.Decoder, rec keyspace.Record) ([]byte, error) {
-	r := d.Decode(rec.Key, rec.Value, rec.ModRev)
-	b, err := appendString(append(b, `{"key":`...), rec.Key)
-	if err != nil {
-		return nil, err
-	}
-	num := func(name string, n int64) {
-		b = append(append(append(b, `,"`...), name...), `":`...)
-		b = strconv.AppendInt(b, n, 10)
-	}
-	text := func(name string, s []byte) {
-		b = append(append(append(b, `,"`...), name...), `":`...)
-		if err == nil {
-			b, err = appendString(b, s)
-		}
-	}
-	num("createRevision", rec.CreateRev)
-	num("modRevision", rec.ModRev)
-	num("version", rec.Version)
+// usual is what stands between a record's numbers and its object unless there is
+// something to tell.
+const usual = `,"encoding":"protobuf","encryption":"","object":`
+
+func (o *dumpOptions) line(b []byte, d *k8s.Decoder, rec keyspace.Record) []byte {
+	b = transcode.AppendString(append(b, `{"key":`...), rec.Key)
+	b = strconv.AppendInt(append(b, `,"createRevision":`...), rec.CreateRev, 10)
+	b = strconv.AppendInt(append(b, `,"modRevision":`...), rec.ModRev, 10)
+	b = strconv.AppendInt(append(b, `,"version":`...), rec.Version, 10)
 	if rec.Lease != 0 {
-		text("lease", []byte(cli.LeaseID(rec.Lease)))
+		b = append(append(append(b, `,"lease":"`...), cli.LeaseID(rec.Lease)...), '"')
 	}
-	text("encoding", []byte(r.Encoding))
-	text("encryption", []byte(cli.Encryption(r.Seal)))
+	// The object is decoded to its place in nearly every line; in others it is moved.
+	mark := len(b)
+	b, r := d.Append(append(b, usual...), rec.Key, rec.Value, rec.ModRev)
+	if r.Encoding != k8s.Protobuf || r.Seal.Provider != "" || r.UnknownFields > 0 || r.Err != nil || r.Object == nil {
+		b = slices.Replace(b, mark, mark+len(usual), o.remarks(r)...)
+	}
+	return append(b, "}\n"...)
+}
+
+// remarks is what stands in place of usual: all that a line says of a value besides
+// its object.
+func (o *dumpOptions) remarks(r k8s.Result) []byte {
+	b := transcode.AppendString([]byte(`,"encoding":`), string(r.Encoding))
+	b = transcode.AppendString(append(b, `,"encryption":`...), cli.Encryption(r.Seal))
 	if r.UnknownFields > 0 {
 		o.unknown.Add(1)
-		num("unknownFields", int64(r.UnknownFields))
+		b = strconv.AppendInt(append(b, `,"unknownFields":`...), int64(r.UnknownFields), 10)
 	}
 	if r.Err != nil {
 		if r.Seal.Provider != "" && !r.Seal.Opened {
@@ -181,31 +196,18 @@ func (o *dumpOptions) line(b []byte, d *k8s.Decoder, rec keyspace.Record) ([]byt
 		} else {
 			o.broken.Add(1)
 		}
-		text("problem", []byte(r.Err.Error()))
+		b = transcode.AppendString(append(b, `,"problem":`...), r.Err.Error())
 	}
 	switch {
 	case r.Object != nil:
-		b = append(append(b, `,"object":`...), r.Object...)
+		b = append(b, `,"object":`...)
 	case r.Plain == nil:
 	case utf8.Valid(r.Plain):
-		text("text", r.Plain)
+		b = transcode.AppendString(append(b, `,"text":`...), r.Plain)
 	default:
 		b = append(base64.StdEncoding.AppendEncode(append(b, `,"base64":"`...), r.Plain), '"')
 	}
-	return append(b, "}\n"...), err
-}
-
-// appendString writes s as a JSON string. Most keys need no escape.
-func appendString(b, s []byte) ([]byte, error) {
-	plain := true
-	for _, c := range s {
-		plain = plain && c >= 0x20 && c < 0x7f && c != '"' && c != '\\'
-	}
-	if plain {
-		return append(append(append(b, '"'), s...), '"'), nil
-	}
-	q, err := json.Marshal(string(s))
-	return append(b, q...), err
+	return b
 }
 
 // tell sums up what was not wholly decoded.

@@ -70,7 +70,8 @@ func (t *Transcoder) metadata(dst []byte, fields []part, i int, list bool) ([]by
 			n++
 		}
 	}
-	m := schema.Load().ObjectMeta()
+	t.meta = schema.Load().ObjectMeta()
+	m := t.meta
 	if list {
 		m = schema.Load().Message("k8s.io/apimachinery/pkg/apis/meta/v1.ListMeta")
 	}
@@ -79,7 +80,7 @@ func (t *Transcoder) metadata(dst []byte, fields []part, i int, list bool) ([]by
 	}
 	t.spans, t.entries, t.unknown, t.count, t.joined, t.silent = t.spans[:0], t.entries[:0], nil, 0, 0, 0
 	t.input, t.limit = len(fields[i].value), DefaultMaxJSON+len(dst)
-	t.path = append(t.path[:0], step{field: metadataField, index: -1})
+	t.path = append(t.path[:0], step{field: metadataField, index: -1, entry: -1})
 	out, _, err := t.fields(append(appendName(dst, "metadata"), '{'), m, fields[i].value, nil)
 	t.path = t.path[:0]
 	// A message of another type may read as one of unknown fields alone.

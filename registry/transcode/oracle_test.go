@@ -2,12 +2,16 @@ package transcode
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
@@ -116,5 +120,61 @@ func TestEveryZeroValue(t *testing.T) {
 	}
 	if n < 500 {
 		t.Errorf("only %d kinds compared", n)
+	}
+}
+
+// TestTimes prints times next to each other, days and years apart, with one
+// Transcoder, which remembers the date.
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	var tr Transcoder
+	day := time.Date(2026, 11, 30, 0, 0, 0, 0, time.UTC).Unix()
+	for _, from := range []int64{day, day + 86400, 0, -86400, -62135596800, 253402300800, 253402300800 - 86400, day, math.MinInt32, math.MaxInt64 - 90000} {
+		for _, more := range []int64{0, 1, 59, 3599, 3600, 36000, 86398, 86399, -1, 86400} {
+			at := binary.AppendUvarint([]byte{0x08}, uint64(from+more))
+			meta := append([]byte{0x42, byte(len(at))}, at...)
+			raw := append([]byte{0x0a, byte(len(meta))}, meta...)
+			if diff := compare(&tr, "v1", "ConfigMap", raw); diff != "" {
+				t.Errorf("%d: %s", from+more, diff)
+			}
+		}
+	}
+}
+
+// TestAnnotationsAreFound: who looks for Secrets in annotations looks at the one place
+// that Annotations tells. No kind has another.
+func TestAnnotationsAreFound(t *testing.T) {
+	t.Parallel()
+	one := func(m *table.Message, name string) (found *table.Field) {
+		for i := range m.Fields {
+			if f := &m.Fields[i]; strings.EqualFold(f.Name, name) {
+				if found != nil || f.Name != name {
+					t.Errorf("%s has %s and %s", m.Name, f.Name, name)
+				}
+				found = f
+			}
+		}
+		return found
+	}
+	raw := []byte{0x0a, 9, 0x62, 7, 0x0a, 1, 'k', 0x12, 2, 'v', 'w'} // metadata: {annotations: {k: vw}}
+	met := 0
+	table.Load().Names(func(apiVersion, kind string) {
+		m := table.Load().Kind(apiVersion, kind).Message
+		var tr Transcoder
+		out, err := tr.Append([]byte("before"), m, "", raw)
+		from, to, ok := tr.Annotations()
+		if f := one(m, "metadata"); f == nil || f.Message != table.Load().ObjectMeta() {
+			if ok || f != nil && f.Message != nil && one(f.Message, "annotations") != nil {
+				t.Errorf("%s %s: annotations in a metadata of another type", apiVersion, kind)
+			}
+			return
+		}
+		one(table.Load().ObjectMeta(), "annotations")
+		if met++; err != nil || !ok || string(out[from:to]) != `"annotations":{"k":"vw"}` {
+			t.Errorf("%s %s: %s, %v, %q", apiVersion, kind, out, err, out[from:to])
+		}
+	})
+	if met < 200 {
+		t.Errorf("only %d kinds have metadata", met)
 	}
 }

@@ -16,11 +16,11 @@ var errUnion = errors.New("the type of a number-or-string is neither")
 
 // special prints the messages whose JSON is not that of their fields.
 func (t *Transcoder) special(dst []byte, m *schema.Message, f *schema.Field, typ schema.Type, sub *schema.Message, v []byte, ends []int) (_ []byte, nonzero bool, err error) {
-	base, err := t.open(sub, v, ends)
+	base, seen, err := t.open(sub, v, ends)
 	if err != nil {
 		return dst, false, err
 	}
-	u := union{t: t, m: sub, b: v, base: base}
+	u := union{t: t, m: sub, b: v, base: base, seen: seen}
 	switch typ {
 	case schema.Duration:
 		n := int64(number(u.bytes(1)))
@@ -51,7 +51,7 @@ func (t *Transcoder) special(dst []byte, m *schema.Message, f *schema.Field, typ
 					return dst, nonzero, t.fail(m, f, -1, fmt.Errorf("CBOR: %w", err))
 				}
 			}
-			if dst, err = appendJSON(dst, raw); err != nil {
+			if dst, err = t.json(dst, raw); err != nil {
 				err = t.fail(m, f, -1, err)
 			}
 		}
@@ -114,10 +114,11 @@ type union struct {
 	m    *schema.Message
 	b    []byte
 	base int
+	seen uint64
 }
 
 func (u *union) span(number uint32) span {
-	if j := u.m.Field(number); j >= 0 {
+	if j := u.m.Field(number); j >= 0 && u.seen>>uint(j)&1 != 0 {
 		return u.t.spans[u.base+j]
 	}
 	return span{}
@@ -144,7 +145,7 @@ func (u *union) print(dst []byte, number uint32) ([]byte, error) {
 			return dst, err
 		}
 	}
-	u.t.path = append(u.t.path, step{index: -1})
+	u.t.path = append(u.t.path, step{index: -1, entry: -1})
 	dst, _, err := u.t.value(dst, u.m, f, f.Type, f.Message, v, ends)
 	u.t.path = u.t.path[:len(u.t.path)-1]
 	return dst, err

@@ -2,8 +2,11 @@ package transcode
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"math"
+	"math/bits"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -18,17 +21,86 @@ var plain = func() (t [256]bool) {
 	return t
 }()
 
+const (
+	ones  = 0x0101010101010101
+	highs = 0x80 * ones
+)
+
+// special marks bytes of w, eight bytes of text with the first one lowest, that are
+// not plain by their highest bit. The lowest mark is right; one above it may be a
+// plain byte.
+func special(w uint64) uint64 {
+	// x has a zero byte where w has the byte that is looked for, and (x-1)&^x has the
+	// highest bit set where x is zero. Bytes above a zero one may borrow.
+	quote := w&^(0x04*ones) ^ '"'*ones // " and &
+	angle := w&^(0x02*ones) ^ '<'*ones // < and >
+	slash := w ^ '\\'*ones
+	return (w | (w-0x20*ones)&^w | (quote-ones)&^quote | (angle-ones)&^angle | (slash-ones)&^slash) & highs
+}
+
+// plainEnd returns the index of the first byte of s[i:] that is not plain, len(s) if
+// there is none.
+func plainEnd(s []byte, i int) int {
+	for ; i+8 <= len(s); i += 8 {
+		if m := special(binary.LittleEndian.Uint64(s[i:])); m != 0 {
+			return i + bits.TrailingZeros64(m)/8
+		}
+	}
+	for i < len(s) && plain[s[i]] {
+		i++
+	}
+	return i
+}
+
+// allPlain tells whether every byte of s is plain.
+func allPlain(s []byte) bool {
+	n := len(s)
+	var m uint64
+	switch {
+	case n >= 8:
+		// The last eight bytes may overlap those before.
+		m = special(binary.LittleEndian.Uint64(s[n-8:]))
+		for ; len(s) > 8; s = s[8:] {
+			m |= special(binary.LittleEndian.Uint64(s))
+		}
+	case n >= 4:
+		m = special(uint64(binary.LittleEndian.Uint32(s)) | uint64(binary.LittleEndian.Uint32(s[n-4:]))<<32)
+	case n > 0:
+		return plain[s[0]] && plain[s[n/2]] && plain[s[n-1]]
+	}
+	return m == 0
+}
+
 // AppendString appends s as a JSON string, with the escapes of encoding/json:
 // HTML characters and U+2028/9 escaped, invalid UTF-8 replaced.
 func AppendString[T string | []byte](dst []byte, s T) []byte {
+	return appendString(dst, []byte(s))
+}
+
+func appendString(dst, s []byte) []byte {
+	if !allPlain(s) {
+		return appendEscaped(dst, s)
+	}
+	n := len(dst)
+	if cap(dst)-n < len(s)+2 {
+		dst = slices.Grow(dst, len(s)+2)
+	}
+	dst = dst[:n+len(s)+2]
+	dst[n] = '"'
+	copy(dst[n+1:], s)
+	dst[n+1+len(s)] = '"'
+	return dst
+}
+
+// appendEscaped is AppendString for any text.
+func appendEscaped(dst, s []byte) []byte {
 	dst = append(dst, '"')
 	done := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if plain[c] {
-			i++
-			continue
+	for i := 0; ; {
+		if i = plainEnd(s, i); i == len(s) {
+			break
 		}
+		c := s[i]
 		n := 1
 		var esc [6]byte
 		e := esc[:0]
@@ -51,13 +123,18 @@ func AppendString[T string | []byte](dst []byte, s T) []byte {
 			}
 		} else {
 			var r rune
-			r, n = utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
+			for r, n = utf8.DecodeRune(s[i:]); r >= utf8.RuneSelf && r != utf8.RuneError && r|1 != '\u2029'; {
+				i += n // one such character rarely comes alone
+				r, n = utf8.DecodeRune(s[i:])
+			}
 			switch {
 			case r == utf8.RuneError && n == 1:
 				e = append(e, `\ufffd`...)
-			case r == '\u2028' || r == '\u2029':
+			case r|1 == '\u2029':
 				e = append(append(e, `\u202`...), hexDigits[r&15])
-			default:
+			case r < utf8.RuneSelf:
+				continue
+			default: // the end, or U+FFFD itself
 				i += n
 				continue
 			}
@@ -87,12 +164,36 @@ func appendDouble(dst []byte, bits uint64) ([]byte, error) {
 	return dst, nil
 }
 
+// json is appendJSON, but knows again what the objects before had: managedFields of
+// one manager are the same in most objects of a kind.
+func (t *Transcoder) json(dst, src []byte) ([]byte, error) {
+	known := &t.checked[len(src)%len(t.checked)]
+	switch {
+	case len(src) == 0 || len(src) > maxChecked:
+		return appendJSON(dst, src)
+	case bytes.Equal(*known, src):
+	case verbatim(src):
+		*known = append((*known)[:0], src...)
+	default:
+		return compactJSON(dst, src)
+	}
+	return append(dst, src...), nil
+}
+
+// maxChecked bounds what Transcoder.checked keeps.
+const maxChecked = 8 << 10
+
 // appendJSON appends src as json.Marshal would print a value whose MarshalJSON
 // returned src: without white space, HTML characters escaped.
 func appendJSON(dst, src []byte) ([]byte, error) {
 	if verbatim(src) {
 		return append(dst, src...), nil
 	}
+	return compactJSON(dst, src)
+}
+
+// compactJSON is appendJSON for what is not verbatim.
+func compactJSON(dst, src []byte) ([]byte, error) {
 	var b bytes.Buffer
 	if err := json.Compact(&b, src); err != nil {
 		return dst, errNotJSON
@@ -125,10 +226,7 @@ func verbatim(src []byte) bool {
 				return false
 			}
 			for i++; ; {
-				for i < len(src) && plain[src[i]] {
-					i++
-				}
-				if i >= len(src) {
+				if i = plainEnd(src, i); i >= len(src) {
 					return false
 				}
 				if src[i] == '"' {
@@ -144,12 +242,16 @@ func verbatim(src []byte) bool {
 					return false
 				}
 			}
-			if want == wantName || want == wantNameOrClose {
-				want = wantColon
-			} else {
-				want = wantMore
-			}
 			i++
+			switch {
+			case want != wantName && want != wantNameOrClose:
+				want = wantMore
+			case i+3 <= len(src) && src[i] == ':' && src[i+1] == '{' && src[i+2] == '}':
+				// Most names in managedFields have nothing below them.
+				i, want = i+3, wantMore
+			default:
+				want = wantColon
+			}
 		case ':':
 			if want != wantColon {
 				return false

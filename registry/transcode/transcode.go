@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 	"time"
@@ -50,6 +51,12 @@ type Transcoder struct {
 	entries  []entry
 	path     []step
 	quantity map[string]string
+	checked  [8][]byte // JSON that is known to be printed as it is, by its length
+	day      int64     // since 1970 in UTC, of the last time that was printed; 0: none
+	date     [11]byte  // its "2006-01-02T"
+	meta     *schema.Message
+	notes    [2]int // where in the output metadata.annotations lies
+	notesOf  bool   // metadata was met, so that notes tells
 	scratch  []byte
 	limit    int
 	joined   int // bytes copied so far to merge repeated messages
@@ -104,8 +111,8 @@ type entry struct{ key, value []byte }
 // step is one part of the path to the message at hand.
 type step struct {
 	field *schema.Field
-	index int    // in a list, or -1
-	key   []byte // in a map
+	index int32 // in a list, or -1
+	entry int32 // in a map: index of Transcoder.entries, or -1
 }
 
 // Unknown returns the unknown fields of the last message, in the order they were
@@ -118,6 +125,10 @@ func (t *Transcoder) Unknown() ([]UnknownField, int) { return t.unknown, t.count
 func (t *Transcoder) Append(dst []byte, m *schema.Message, head string, b []byte) ([]byte, error) {
 	t.spans, t.entries, t.path = t.spans[:0], t.entries[:0], t.path[:0]
 	t.unknown, t.count, t.joined, t.silent, t.input = nil, 0, 0, 0, len(b)
+	t.notes, t.notesOf = [2]int{}, false
+	if t.meta == nil {
+		t.meta = schema.Load().ObjectMeta()
+	}
 	if len(b) > maxInput {
 		return dst, t.fail(m, nil, -1, errInput)
 	}
@@ -134,6 +145,11 @@ func (t *Transcoder) Append(dst []byte, m *schema.Message, head string, b []byte
 	}
 	return append(dst, '}'), nil
 }
+
+// Annotations returns the place of metadata.annotations in the last message, in what
+// Append returned; it is empty when the object has none. ok is false when the
+// message has no metadata of the usual kind.
+func (t *Transcoder) Annotations() (from, to int, ok bool) { return t.notes[0], t.notes[1], t.notesOf }
 
 // fail builds the error for field f (or none) of m.
 func (t *Transcoder) fail(m *schema.Message, f *schema.Field, offset int, reason error) error {
@@ -164,105 +180,154 @@ func (t *Transcoder) where() string {
 		}
 		if s.index >= 0 {
 			b = append(strconv.AppendInt(append(b, '['), int64(s.index), 10), ']')
-		} else if s.key != nil {
-			b = append(strconv.AppendQuote(append(b, '['), string(s.key)), ']')
+		} else if s.entry >= 0 {
+			b = append(strconv.AppendQuote(append(b, '['), string(t.entries[s.entry].key)), ']')
 		}
 	}
 	return string(b)
 }
 
 // open reads the fields of message b and returns the index of the first of its
-// spans, one per field of m. ends holds the ends of the pieces when b was joined
-// from several occurrences of the message, each of which must be complete.
-func (t *Transcoder) open(m *schema.Message, b []byte, ends []int) (int, error) {
-	base := len(t.spans)
-	t.spans = slices.Grow(t.spans, len(m.Fields))[:base+len(m.Fields)]
-	clear(t.spans[base:])
+// spans, one per field of m, and the set of the fields that are there; the spans of
+// others hold anything. ends holds the ends of the pieces when b was joined from
+// several occurrences of the message, each of which must be complete.
+func (t *Transcoder) open(m *schema.Message, b []byte, ends []int) (base int, seen uint64, err error) {
+	base = len(t.spans)
+	if base+len(m.Fields) > cap(t.spans) {
+		t.spans = slices.Grow(t.spans, len(m.Fields))
+	}
+	t.spans = t.spans[:base+len(m.Fields)]
 	if ends == nil {
-		return base, t.scan(base, m, b, 0)
+		seen, err = t.scan(base, m, b, 0, 0)
+		return base, seen, err
 	}
 	from := 0
 	for _, end := range ends {
-		if err := t.scan(base, m, b[:end], from); err != nil {
-			return base, err
+		if seen, err = t.scan(base, m, b[:end], from, seen); err != nil {
+			return base, seen, err
 		}
 		from = end
 	}
-	return base, nil
+	return base, seen, nil
 }
 
 func (t *Transcoder) close(base int) { t.spans = t.spans[:base] }
 
 // scan notes where each field of b[i:] lies, and checks what can be checked
-// without decoding it.
-func (t *Transcoder) scan(base int, m *schema.Message, b []byte, i int) error {
+// without decoding it. It returns the fields it met besides those in seen.
+func (t *Transcoder) scan(base int, m *schema.Message, b []byte, i int, seen uint64) (uint64, error) {
+	spans := t.spans[base:]
 	for i < len(b) {
-		// Nearly every field has one byte of tag and one of length.
-		if c := b[i]; c < 0x80 && c&7 == wireBytes && i+1 < len(b) && b[i+1] < 0x80 {
-			from := i + 2
-			to := from + int(b[i+1])
-			if j := m.Field(uint32(c >> 3)); j >= 0 && to <= len(b) {
-				if f := &m.Fields[j]; f.Simple {
-					s := &t.spans[base+j]
-					if s.n == 0 {
-						s.first = int32(i)
-					}
-					s.from, s.to, s.next = int32(from), int32(to), int32(to)
-					s.n++
-					i = to
-					continue
-				}
+		j, from, to := quick(m, b, i)
+		next := to
+		if j < 0 {
+			var err error
+			if j, from, to, next, err = t.scanOne(m, b, i); err != nil {
+				return seen, err
+			}
+			if j < 0 {
+				i = next
+				continue
 			}
 		}
-		tok, err := read(b, i)
-		if err != nil {
-			return t.fail(m, nil, i, err)
+		s := &spans[j]
+		if seen>>uint(j)&1 == 0 {
+			seen |= 1 << uint(j)
+			s.first, s.n = int32(i), 0
 		}
-		j := m.Field(tok.number)
-		if j < 0 || m.Fields[j].Retired && !t.RetiredInPlace {
-			t.foreign(m, j, b, i, tok)
-			i = tok.next
-			continue
-		}
-		f := &m.Fields[j]
-		switch f.Type {
-		case schema.Bool, schema.Int32, schema.Int64:
-			if tok.wire == wireBytes && f.List {
-				if tok.next, err = packed(b, tok); err != nil {
-					return t.fail(m, f, i, err)
-				}
-				if tok.next == tok.from {
-					i = tok.next // an empty packed list does not even make the list exist
-					continue
-				}
-			} else if tok.wire != wireVarint {
-				return t.fail(m, f, i, errWire)
-			}
-		case schema.Double:
-			if tok.wire != wireFixed64 {
-				return t.fail(m, f, i, errWire)
-			}
-		case schema.Map:
-			if tok.wire != wireBytes {
-				return t.fail(m, f, i, errWire)
-			}
-			if _, err := t.mapEntry(f, b, tok.from, tok.to, false); err != nil {
-				return t.fail(m, f, i, err)
-			}
-		default:
-			if tok.wire != wireBytes {
-				return t.fail(m, f, i, errWire)
-			}
-		}
-		s := &t.spans[base+j]
-		if s.n == 0 {
-			s.first = int32(i)
-		}
-		s.from, s.to, s.next = int32(tok.from), int32(tok.to), int32(tok.next)
+		s.from, s.to, s.next = int32(from), int32(to), int32(next)
 		s.n++
-		i = tok.next
+		i = next
 	}
-	return nil
+	return seen, nil
+}
+
+// quick reads a field whose tag and length have one or two bytes each, which nearly
+// every one has, and which needs no more checks. j is -1 when it is another one.
+func quick(m *schema.Message, b []byte, i int) (j, from, to int) {
+	tag := uint(b[i])
+	i++
+	if tag >= 0x80 {
+		if i >= len(b) || b[i] >= 0x80 {
+			return -1, 0, 0
+		}
+		tag = tag&0x7f | uint(b[i])<<7
+		i++
+	}
+	if tag >= uint(len(m.Quick)) || i >= len(b) {
+		return -1, 0, 0
+	}
+	j = int(m.Quick[tag]) - 1
+	switch tag & 7 {
+	case wireBytes:
+		n := uint(b[i])
+		i++
+		if n >= 0x80 {
+			if i >= len(b) || b[i] >= 0x80 {
+				return -1, 0, 0
+			}
+			n = n&0x7f | uint(b[i])<<7
+			i++
+		}
+		if n > uint(len(b)-i) {
+			return -1, 0, 0
+		}
+		return j, i, i + int(n)
+	case wireVarint:
+		to = i
+		for b[to] >= 0x80 {
+			if to++; to == len(b) || to-i > 9 {
+				return -1, 0, 0
+			}
+		}
+		return j, i, to + 1
+	}
+	return -1, 0, 0
+}
+
+// scanOne is scan for one field of any kind. j is -1 when there is nothing to note.
+func (t *Transcoder) scanOne(m *schema.Message, b []byte, i int) (j, from, to, next int, err error) {
+	tok, err := read(b, i)
+	if err != nil {
+		return -1, 0, 0, 0, t.fail(m, nil, i, err)
+	}
+	j = m.Field(tok.number)
+	if j < 0 || m.Fields[j].Retired && !t.RetiredInPlace {
+		t.foreign(m, j, b, i, tok)
+		return -1, 0, 0, tok.next, nil
+	}
+	f := &m.Fields[j]
+	switch f.Type {
+	case schema.Bool, schema.Int32, schema.Int64:
+		if tok.wire == wireBytes && f.List {
+			if tok.next, err = packed(b, tok); err != nil {
+				return -1, 0, 0, 0, t.fail(m, f, i, err)
+			}
+			if tok.next == tok.from {
+				return -1, 0, 0, tok.next, nil // an empty packed list does not even make the list exist
+			}
+		} else if tok.wire != wireVarint {
+			return -1, 0, 0, 0, t.fail(m, f, i, errWire)
+		}
+	case schema.Double:
+		if tok.wire != wireFixed64 {
+			return -1, 0, 0, 0, t.fail(m, f, i, errWire)
+		}
+	case schema.Map:
+		if tok.wire != wireBytes {
+			return -1, 0, 0, 0, t.fail(m, f, i, errWire)
+		}
+		if _, ok := pairOf(f, b[tok.from:tok.to]); !ok {
+			if _, err := t.mapEntry(f, b, tok.from, tok.to, false); err != nil {
+				return -1, 0, 0, 0, t.fail(m, f, i, err)
+			}
+		}
+	default:
+		if tok.wire != wireBytes {
+			return -1, 0, 0, 0, t.fail(m, f, i, errWire)
+		}
+	}
+	return j, tok.from, tok.to, tok.next, nil
 }
 
 // packed returns the end of a packed list of varints. The last number may run past
@@ -284,38 +349,83 @@ func (t *Transcoder) fields(dst []byte, m *schema.Message, b []byte, ends []int)
 	if len(t.path) > maxDepth {
 		return dst, false, t.fail(m, nil, -1, errDepth)
 	}
-	base, err := t.open(m, b, ends)
+	base, seen, err := t.open(m, b, ends)
 	if err != nil {
 		return dst, false, err
 	}
-	override := t.ResourceVersion != "" && len(t.path) == 1 && t.path[0].field != nil && t.path[0].field.Name == "metadata" && m == schema.Load().ObjectMeta()
-	nonzero = override
-	for j := range m.Fields {
+	todo := seen | m.Shown
+	version := -1 // index of the field that ResourceVersion stands in for
+	meta := len(t.path) == 1 && m == t.meta && t.path[0].field != nil && t.path[0].field.Name == "metadata"
+	if meta {
+		t.notesOf = true
+		if t.ResourceVersion != "" {
+			nonzero = true
+			version = slices.IndexFunc(m.Fields, func(f schema.Field) bool { return f.Name == "resourceVersion" })
+			todo |= 1 << uint(version)
+		}
+	}
+	for ; todo != 0; todo &= todo - 1 {
+		j := bits.TrailingZeros64(todo)
 		f := &m.Fields[j]
-		s := &t.spans[base+j]
-		if override && f.Name == "resourceVersion" {
-			dst = AppendString(t.key(dst, f), t.ResourceVersion)
+		var s span
+		if j == version {
+			dst = AppendString(key(dst, f), t.ResourceVersion)
 			continue
 		}
-		if s.n == 0 {
-			if f.Absent == schema.AbsentSkip {
-				continue
-			}
-			if f.Absent == schema.AbsentNull {
-				dst = append(t.key(dst, f), "null"...)
-				continue
-			}
+		if seen>>uint(j)&1 != 0 {
+			s = t.spans[base+j]
+		} else if f.Absent == schema.AbsentNull {
+			dst = append(key(dst, f), "null"...)
+			continue
 		}
 		switch {
 		case f.List:
 			nonzero = true
-			dst, err = t.list(t.key(dst, f), m, f, b, *s)
+			dst, err = t.list(key(dst, f), m, f, b, s)
+		case f.Type == schema.String:
+			if s.from == s.to && f.DropZero {
+				continue
+			}
+			nonzero = nonzero || s.from != s.to || f.Pointer
+			dst = appendString(key(dst, f), b[s.from:s.to])
+		case isVarint(f.Type):
+			n := number(b[s.from:s.to])
+			if f.Type == schema.Int32 {
+				n = uint64(int32(n))
+			}
+			if n == 0 && f.DropZero {
+				continue
+			}
+			nonzero = nonzero || n != 0 || f.Pointer
+			if dst = key(dst, f); f.Type == schema.Bool {
+				dst = strconv.AppendBool(dst, n != 0)
+			} else {
+				dst = strconv.AppendInt(dst, int64(n), 10)
+			}
+		case f.Type == schema.Nested && s.n < 2 && !f.Inline:
+			mark := len(dst)
+			t.path = append(t.path, step{field: f, index: -1, entry: -1})
+			var nz bool
+			if dst, nz, err = t.fields(append(key(dst, f), '{'), f.Message, b[s.from:s.to], nil); err != nil {
+				return dst, false, err
+			}
+			t.path = t.path[:len(t.path)-1]
+			if f.DropZero && !nz {
+				dst = dst[:mark]
+			} else {
+				dst = append(dst, '}')
+			}
+			nonzero = nonzero || nz || f.Pointer
 		case f.Type == schema.Map:
 			nonzero = true
-			dst, err = t.mapping(t.key(dst, f), m, f, b, *s)
+			mark := len(dst)
+			dst, err = t.mapping(key(dst, f), m, f, b, s)
+			if meta && f.Name == "annotations" {
+				t.notes = [2]int{mark, len(dst)}
+			}
 		default:
 			var nz bool
-			dst, nz, err = t.single(dst, m, f, b, *s)
+			dst, nz, err = t.single(dst, m, f, b, s)
 			nonzero = nonzero || nz
 		}
 		if err != nil {
@@ -330,33 +440,34 @@ func (t *Transcoder) fields(dst []byte, m *schema.Message, b []byte, ends []int)
 }
 
 // key appends the name of f, after a comma if it is not the first member.
-func (t *Transcoder) key(dst []byte, f *schema.Field) []byte {
+func key(dst []byte, f *schema.Field) []byte {
 	if dst[len(dst)-1] != '{' {
-		dst = append(dst, ',')
+		return append(dst, f.Key...)
 	}
-	return append(dst, f.Key...)
+	return append(dst, f.Key[1:]...)
 }
 
-// single prints field f, which is neither a list nor a map, or leaves it out.
+// single prints field f, which is none of those that fields prints itself, or leaves
+// it out.
 func (t *Transcoder) single(dst []byte, m *schema.Message, f *schema.Field, b []byte, s span) (_ []byte, nonzero bool, err error) {
 	v := b[s.from:s.to]
+	mark := len(dst)
 	var ends []int
 	if s.n > 1 && f.Type.IsMessage() {
 		if v, ends, err = t.join(m, f, b, s); err != nil {
 			return dst, false, err
 		}
 	}
-	mark := len(dst)
 	depth := len(t.path)
 	if f.Type.IsMessage() {
-		t.path = append(t.path, step{field: f, index: -1})
+		t.path = append(t.path, step{field: f, index: -1, entry: -1})
 	}
 	if f.Inline {
 		dst, nonzero, err = t.fields(dst, f.Message, v, ends)
 		t.path = t.path[:depth]
 		return dst, nonzero || f.Pointer, err
 	}
-	dst = t.key(dst, f)
+	dst = key(dst, f)
 	body := len(dst)
 	if dst, nonzero, err = t.value(dst, m, f, f.Type, f.Message, v, ends); err != nil {
 		return dst, false, err
@@ -463,43 +574,49 @@ func (t *Transcoder) check(m *schema.Message, f *schema.Field, typ schema.Type, 
 // list prints every occurrence of f.
 func (t *Transcoder) list(dst []byte, m *schema.Message, f *schema.Field, b []byte, s span) (_ []byte, err error) {
 	dst = append(dst, '[')
-	first := true
-	comma := func() {
-		if !first {
-			dst = append(dst, ',')
-		}
-		first = false
-	}
 	nested := f.Type.IsMessage()
 	if nested {
-		t.path = append(t.path, step{field: f})
+		t.path = append(t.path, step{field: f, entry: -1})
 	}
 	for i := int(s.first); i < int(s.next); {
-		tok, err := read(b, i)
-		if err != nil {
-			return dst, t.fail(m, f, i, err)
-		}
-		i = t.after(m, b, tok)
-		if tok.number != f.Number {
+		j, from, to := quick(m, b, i)
+		if j >= 0 && &m.Fields[j] != f {
+			i = to
 			continue
 		}
-		if tok.wire == wireBytes && isVarint(f.Type) {
-			for k := tok.from; k < tok.to; {
-				_, end, err := varint(b, k)
-				if err != nil {
-					return dst, t.fail(m, f, k, err)
-				}
-				comma()
-				if dst, _, err = t.value(dst, m, f, f.Type, nil, b[k:end], nil); err != nil {
+		if j < 0 || isVarint(f.Type) {
+			tok, err := read(b, i)
+			if err != nil {
+				return dst, t.fail(m, f, i, err)
+			}
+			if tok.number != f.Number {
+				i = t.after(m, b, tok)
+				continue
+			}
+			if isVarint(f.Type) {
+				if dst, i, err = t.numbers(dst, m, f, b, tok); err != nil {
 					return dst, err
 				}
-				k = end
+				continue
 			}
-			continue
+			from, to = tok.from, tok.to
+			i = tok.next
+		} else {
+			i = to
 		}
-		comma()
-		if dst, _, err = t.value(dst, m, f, f.Type, f.Message, b[tok.from:tok.to], nil); err != nil {
-			return dst, err
+		switch f.Type {
+		case schema.String:
+			dst = append(appendString(dst, b[from:to]), ',')
+		case schema.Nested:
+			if dst, _, err = t.fields(append(dst, '{'), f.Message, b[from:to], nil); err != nil {
+				return dst, err
+			}
+			dst = append(dst, "},"...)
+		default:
+			if dst, _, err = t.value(dst, m, f, f.Type, f.Message, b[from:to], nil); err != nil {
+				return dst, err
+			}
+			dst = append(dst, ',')
 		}
 		if nested {
 			t.path[len(t.path)-1].index++
@@ -511,7 +628,32 @@ func (t *Transcoder) list(dst []byte, m *schema.Message, f *schema.Field, b []by
 	if nested {
 		t.path = t.path[:len(t.path)-1]
 	}
-	return append(dst, ']'), nil
+	dst[len(dst)-1] = ']' // in place of the last comma: a list that is there has an element
+	return dst, nil
+}
+
+// numbers prints one occurrence of a list of numbers, which may be packed, with a
+// comma behind each, and returns where the field behind it begins.
+func (t *Transcoder) numbers(dst []byte, m *schema.Message, f *schema.Field, b []byte, tok token) (_ []byte, next int, err error) {
+	to := tok.to
+	if tok.wire == wireBytes {
+		to = t.after(m, b, tok)
+	}
+	for k := tok.from; k < to; {
+		_, end, err := varint(b, k)
+		if err != nil {
+			return dst, 0, t.fail(m, f, k, err)
+		}
+		if dst, _, err = t.value(dst, m, f, f.Type, nil, b[k:end], nil); err != nil {
+			return dst, 0, err
+		}
+		dst = append(dst, ',')
+		if len(dst) > t.limit {
+			return dst, 0, t.fail(m, f, -1, errSize)
+		}
+		k = end
+	}
+	return dst, to, nil
 }
 
 // mapEntry reads one entry of map f, b[from:to]. Like Kubernetes it takes a key or
@@ -564,6 +706,19 @@ func (t *Transcoder) mapEntry(f *schema.Field, b []byte, from, to int, deep bool
 	return e, nil
 }
 
+// pairOf reads an entry of map f as Kubernetes writes it, a key and then a value, with
+// lengths of one byte, as nearly all have. ok is false for others.
+func pairOf(f *schema.Field, b []byte) (e entry, ok bool) {
+	if len(b) < 2 || b[0] != 1<<3|wireBytes || b[1] >= 0x80 {
+		return e, false
+	}
+	v := 2 + int(b[1])
+	if len(b) < v+2 || b[v] != 2<<3|wireBytes || isVarint(f.Value) || int(b[v+1]) != len(b)-v-2 || b[v+1] >= 0x80 {
+		return e, false
+	}
+	return entry{b[2:v], b[v+2:]}, true
+}
+
 // mapping prints the entries of map f, sorted by key; of equal keys the last wins.
 func (t *Transcoder) mapping(dst []byte, m *schema.Message, f *schema.Field, b []byte, s span) (_ []byte, err error) {
 	base := len(t.entries)
@@ -573,13 +728,16 @@ func (t *Transcoder) mapping(dst []byte, m *schema.Message, f *schema.Field, b [
 		if err != nil {
 			return dst, t.fail(m, f, i, err)
 		}
-		i = t.after(m, b, tok)
 		if tok.number != f.Number {
+			i = t.after(m, b, tok)
 			continue
 		}
-		e, err := t.mapEntry(f, b, tok.from, tok.to, true)
-		if err != nil {
-			return dst, t.fail(m, f, tok.from, err)
+		i = tok.next
+		e, ok := pairOf(f, b[tok.from:tok.to])
+		if !ok {
+			if e, err = t.mapEntry(f, b, tok.from, tok.to, true); err != nil {
+				return dst, t.fail(m, f, tok.from, err)
+			}
 		}
 		if n := len(t.entries); n > base && bytes.Compare(t.entries[n-1].key, e.key) >= 0 {
 			sorted = false
@@ -590,7 +748,7 @@ func (t *Transcoder) mapping(dst []byte, m *schema.Message, f *schema.Field, b [
 		slices.SortStableFunc(t.entries[base:], func(a, b entry) int { return bytes.Compare(a.key, b.key) })
 	}
 	nested := f.Value.IsMessage()
-	t.path = append(t.path, step{field: f, index: -1})
+	t.path = append(t.path, step{field: f, index: -1, entry: -1})
 	dst = append(dst, '{')
 	for n, end := base, len(t.entries); n < end; n++ {
 		e := t.entries[n]
@@ -606,7 +764,7 @@ func (t *Transcoder) mapping(dst []byte, m *schema.Message, f *schema.Field, b [
 			dst = append(dst, ',')
 		}
 		if nested {
-			t.path[len(t.path)-1].key = e.key
+			t.path[len(t.path)-1].entry = int32(n)
 		}
 		dst = append(AppendString(dst, e.key), ':')
 		if dst, _, err = t.value(dst, m, f, f.Value, f.Message, e.value, nil); err != nil {
@@ -676,16 +834,16 @@ func number(v []byte) uint64 {
 // array prints a message whose only field is a list, as that list. made tells
 // whether it is [] rather than null without elements.
 func (t *Transcoder) array(dst []byte, sub *schema.Message, v []byte, ends []int, made bool) ([]byte, bool, error) {
-	base, err := t.open(sub, v, ends)
+	base, seen, err := t.open(sub, v, ends)
 	if err != nil {
 		return dst, false, err
 	}
 	s := t.spans[base]
 	t.close(base)
 	switch {
-	case s.n == 0 && made:
+	case seen == 0 && made:
 		return append(dst, "[]"...), false, nil
-	case s.n == 0:
+	case seen == 0:
 		return append(dst, "null"...), false, nil
 	}
 	dst, err = t.list(dst, sub, &sub.Fields[0], v, s)
@@ -698,7 +856,14 @@ func (t *Transcoder) time(dst []byte, m *schema.Message, f *schema.Field, typ sc
 		return append(dst, "null"...), false, nil
 	}
 	var sec, nsec int64
-	for i := 0; i < len(v); {
+	i := 0
+	if v[0] == 1<<3|wireVarint {
+		// Kubernetes writes both numbers, and of a Time the second one is 0.
+		if n, end, err := varint(v, 1); err == nil && end+2 == len(v) && v[end] == 2<<3|wireVarint && v[end+1] == 0 {
+			sec, i = int64(n), len(v)
+		}
+	}
+	for i < len(v) {
 		tok, err := read(v, i)
 		if err != nil {
 			return dst, false, t.fail(m, f, i, err)
@@ -722,6 +887,9 @@ func (t *Transcoder) time(dst []byte, m *schema.Message, f *schema.Field, typ sc
 		nsec -= nsec % 1000
 	} else {
 		nsec = 0
+		if day := sec / secondsADay; day > 0 && day == t.day {
+			return t.sameDay(dst, int(sec%secondsADay)), true, nil
+		}
 	}
 	at := time.Unix(sec, nsec).UTC()
 	if at.IsZero() {
@@ -729,8 +897,23 @@ func (t *Transcoder) time(dst []byte, m *schema.Message, f *schema.Field, typ sc
 		return append(dst, "null"...), true, nil
 	}
 	dst = append(dst, '"')
+	mark := len(dst)
 	dst = at.AppendFormat(dst, layout)
+	if day := sec / secondsADay; day > 0 && len(dst)-mark == len(time.RFC3339)-len("07:00") {
+		t.day = day
+		copy(t.date[:], dst[mark:])
+	}
 	return append(dst, '"'), true, nil
+}
+
+const secondsADay = 24 * 60 * 60
+
+// sameDay prints a time of the day that was printed before: the times of an object
+// are close to each other, and to work out a date costs more than the rest.
+func (t *Transcoder) sameDay(dst []byte, sec int) []byte {
+	h, m, s := sec/3600, sec/60%60, sec%60
+	dst = append(append(dst, '"'), t.date[:]...)
+	return append(dst, byte('0'+h/10), byte('0'+h%10), ':', byte('0'+m/10), byte('0'+m%10), ':', byte('0'+s/10), byte('0'+s%10), 'Z', '"')
 }
 
 // amount prints a quantity {1: text} in its canonical form.

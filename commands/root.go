@@ -2,6 +2,7 @@ package commands
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -29,10 +30,15 @@ codes as the real program, for the commands listed here. The others are on their
 way; until then use the real one for them. Under its own name the program can do
 more: see etcdctl-plus --help.`
 
-// NewRoot builds the command tree for env's personality.
-func NewRoot(env *cli.Env) *cobra.Command {
+// settings are cobra's, for the whole program.
+var settings = sync.OnceFunc(func() {
 	cobra.EnablePrefixMatching = true // as etcdctl: `mem l`
 	cobra.EnableCommandSorting = false
+})
+
+// NewRoot builds the command tree for env's personality.
+func NewRoot(env *cli.Env) *cobra.Command {
+	settings()
 	root := &cobra.Command{
 		Use:           env.Name,
 		Short:         "Read, check and tend etcd and the Kubernetes data in it",

@@ -188,6 +188,7 @@ func config(data, addr string) *embed.Config {
 	// A lone member elects itself; there is nothing to wait for.
 	cfg.TickMs, cfg.ElectionMs = 10, 100
 	cfg.QuotaBackendBytes = -1 // none
+	cfg.BcryptCost = 4         // the least: no password here protects anything
 	cfg.AutoCompactionRetention = "0"
 	cfg.CompactHashCheckTime = 24 * time.Hour
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(quiet())

@@ -194,9 +194,10 @@ func IsPartial(h *pb.ResponseHeader) bool { return h.GetClusterId() == 0 && h.Ge
 // which this byte cannot stand.
 const LastKey = "\xff"
 
-// compactRev returns the revision the cluster is compacted at, 0 when it is not.
+// compactRev returns the revision the cluster is compacted at, 0 when it is not. A
+// proxy would answer a serializable read from before the compaction.
 func (s *Source) compactRev(ctx context.Context, m *member, key []byte) (int64, error) {
-	_, err := s.rangeOnce(ctx, m, &pb.RangeRequest{Key: keyOrFirst(key), Revision: 1, CountOnly: true, Serializable: true}, callOptions...)
+	_, err := s.rangeOnce(ctx, m, &pb.RangeRequest{Key: keyOrFirst(key), Revision: 1, CountOnly: true, Serializable: s.o.Serializable}, callOptions...)
 	switch {
 	case err == nil:
 		return 0, nil

@@ -262,7 +262,8 @@ func (j *job) protobuf(value []byte) {
 			j.withhold(nil)
 			return
 		}
-		j.r.Object = j.dump(value[len(magic):], "", false)
+		j.setup()
+		j.r.Object = j.t.AppendWire(make([]byte, 0, len(value)*2), value[len(magic):])
 		return
 	}
 	raw := e.raw

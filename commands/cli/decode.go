@@ -157,7 +157,13 @@ func (d *DecodeFlags) Open(ctx context.Context, src keyspace.Source, rev int64) 
 		if prefix, err = registry.DetectPrefix(first); err != nil {
 			return nil, fmt.Errorf("look for Kubernetes' keys: %w", err)
 		}
-		if prefix == "" {
+		// Keys where Kubernetes puts them count, whatever is in them.
+		under := keyspace.Prefix([]byte(registry.DefaultPrefix + "/"))
+		k, err := first(under.Key, under.End)
+		if err != nil {
+			return nil, err
+		}
+		if prefix == "" && k == nil {
 			note = "nothing here looks like Kubernetes' keys"
 		}
 	}
@@ -235,6 +241,7 @@ type Value struct {
 	Text       *string
 	Bytes      []byte
 	Problem    string // why it is not, or not wholly, decoded
+	Damaged    bool   // Object is what is left of one, by its fields
 	size       int
 }
 
@@ -251,6 +258,7 @@ func ValueOf(res registry.Result, size int) Value {
 	v := Value{Encoding: string(res.Encoding), Encryption: Encryption(res.Seal), size: size}
 	if res.Err != nil {
 		v.Problem = res.Err.Error()
+		v.Damaged = res.Encoding == registry.Protobuf && errors.Is(res.Err, registry.ErrDamaged)
 	}
 	switch {
 	case res.Object != nil:
@@ -276,6 +284,8 @@ func Encryption(s registry.Seal) string {
 // JSON returns the value as a JSON document when it is one.
 func (v Value) JSON() []byte {
 	switch {
+	case v.Damaged:
+		return nil
 	case v.Object != nil:
 		return v.Object
 	case v.Text != nil && json.Valid([]byte(*v.Text)):

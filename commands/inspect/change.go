@@ -23,6 +23,9 @@ func changes(dec *cli.Decoding, prev *keyspace.Record, rec keyspace.Record, now 
 	before := dec.Value(*prev)
 	if before.JSON() == nil || now.JSON() == nil {
 		notes := []string{fmt.Sprintf("value: %d → %d bytes", len(prev.Value), len(rec.Value))}
+		if before.Problem != "" && before.Problem != now.Problem {
+			notes = append(notes, "before: "+before.Problem)
+		}
 		if now.Problem != "" {
 			notes = append(notes, now.Problem)
 		}

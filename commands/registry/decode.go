@@ -97,10 +97,16 @@ func (o *decodeOptions) one(p *output.Printer, dec *cli.Decoding, v input) error
 	if r.Object == nil {
 		return o.undecoded(r)
 	}
+	if err := p.Print(json.RawMessage(r.Object)); err != nil {
+		return err
+	}
+	if errors.Is(r.Err, k8s.ErrDamaged) {
+		return o.undecoded(r) // what was printed is what is left of it
+	}
 	if r.Err != nil {
 		o.env.Warn("%v", r.Err)
 	}
-	return p.Print(json.RawMessage(r.Object))
+	return nil
 }
 
 func (o *decodeOptions) many(p *output.Printer, dec *cli.Decoding, values []input) error {
@@ -117,6 +123,10 @@ func (o *decodeOptions) many(p *output.Printer, dec *cli.Decoding, values []inpu
 		}
 		if err := s.Write(json.RawMessage(r.Object)); err != nil {
 			return err
+		}
+		if errors.Is(r.Err, k8s.ErrDamaged) {
+			failed++
+			o.env.Warn("%s: %v", v.key, r.Err)
 		}
 	}
 	if err := s.Close("no value in the input"); err != nil {

@@ -298,7 +298,11 @@ func (w *writer) table() bool {
 func (w *writer) write(v objectView) error {
 	x := v.Object
 	w.n++
-	if x.Object == nil {
+	switch {
+	case x.Object != nil && errors.Is(x.Err, k8s.ErrDamaged):
+		w.failed++
+		w.o.env.Warn("%s: %v", x.Record.Key, x.Err)
+	case x.Object == nil:
 		w.failed++
 		sealed := x.Seal.Provider != "" && !x.Seal.Opened
 		if sealed {
@@ -365,10 +369,17 @@ type objectView struct {
 	all  bool // of all namespaces
 	now  time.Time
 	made *output.Table // by whoever had a core for it
+	wire []byte        // what is left of a damaged object, by its fields
 }
 
 func (o *getOptions) objectView(x inspect.Object) objectView {
-	v := objectView{Object: x, res: o.res, cols: o.cols, all: o.all, now: o.env.Now()}
+	// What is left of a damaged object is none: a field in the wrong place could be
+	// taken for a name.
+	var wire []byte
+	if x.Encoding == k8s.Protobuf && errors.Is(x.Err, k8s.ErrDamaged) {
+		x.Object, wire = nil, x.Object
+	}
+	v := objectView{Object: x, wire: wire, res: o.res, cols: o.cols, all: o.all, now: o.env.Now()}
 	v.info, _ = o.dec.Mapper.Parse(x.Record.Key)
 	if v.cols == nil { // else the key says all that is needed
 		v.meta = metaOf(x)
@@ -385,12 +396,13 @@ func (v objectView) MarshalJSON() ([]byte, error) {
 		return v.Object.Object, nil
 	}
 	return output.Marshal(struct {
-		Kind       string `json:"kind"`
-		Metadata   meta2  `json:"metadata"`
-		Key        string `json:"key"`
-		Encryption string `json:"encryption,omitempty"`
-		Problem    string `json:"problem"`
-	}{v.res.Kind, meta2{v.meta.Name, v.meta.Namespace}, string(v.Record.Key), cli.Encryption(v.Seal), problem(v.Object).Error()})
+		Kind       string          `json:"kind"`
+		Metadata   meta2           `json:"metadata"`
+		Key        string          `json:"key"`
+		Encryption string          `json:"encryption,omitempty"`
+		Problem    string          `json:"problem"`
+		Wire       json.RawMessage `json:"wire,omitempty"`
+	}{v.res.Kind, meta2{v.meta.Name, v.meta.Namespace}, string(v.Record.Key), cli.Encryption(v.Seal), problem(v.Object).Error(), v.wire})
 }
 
 type meta2 struct {
@@ -427,6 +439,9 @@ func (v objectView) Table() output.Table {
 	} else {
 		cells := v.cells()
 		for i, c := range v.cols.Columns {
+			if c.Name == "NAME" && cells[i] == "" {
+				cells[i] = v.meta.Name // an object that does not tell: its key does
+			}
 			add(output.Column{Name: c.Name, Wide: c.Wide, Keep: c.Name == "NAME" || c.Name == "AGE", Wrap: c.Name == "MESSAGE"}, cells[i])
 		}
 	}

@@ -28,17 +28,32 @@ var metadataField = &schema.Field{Name: "metadata", Type: schema.Nested}
 // {"fixed64": "0x…"}. If the message breaks off, "undecoded" holds the rest in
 // base64 and "problem" says why. It never fails.
 func (t *Transcoder) AppendDump(dst []byte, head string, b []byte, list bool) []byte {
+	return t.dump(dst, head, b, func(dst []byte, fields []part) ([]byte, []part) {
+		i := slices.IndexFunc(fields, func(f part) bool { return f.number == 1 })
+		if i < 0 || fields[i].wire != wireBytes {
+			return dst, fields
+		}
+		out, ok := t.metadata(dst, fields, i, list)
+		if !ok {
+			return dst, fields
+		}
+		return out, slices.DeleteFunc(fields, func(f part) bool { return f.number == 1 })
+	})
+}
+
+// AppendWire is AppendDump for bytes that are no object, such as a broken envelope:
+// what is field 1 there could be taken for metadata.
+func (t *Transcoder) AppendWire(dst []byte, b []byte) []byte {
+	return t.dump(dst, "", b, func(dst []byte, fields []part) ([]byte, []part) { return dst, fields })
+}
+
+func (t *Transcoder) dump(dst []byte, head string, b []byte, metadata func([]byte, []part) ([]byte, []part)) []byte {
 	dst = append(append(dst, '{'), head...)
 	fields, rest, err := dissect(b, false)
 	if t.HideUnknown != nil {
 		return append(t.hide(dst, b), '}')
 	}
-	if i := slices.IndexFunc(fields, func(f part) bool { return f.number == 1 }); i >= 0 && fields[i].wire == wireBytes {
-		if out, ok := t.metadata(dst, fields, i, list); ok {
-			dst = out
-			fields = slices.DeleteFunc(fields, func(f part) bool { return f.number == 1 })
-		}
-	}
+	dst, fields = metadata(dst, fields)
 	dst = appendName(dst, "fields")
 	dst = appendParts(dst, fields, 0)
 	if err != nil {

@@ -94,6 +94,9 @@ func Run(ctx context.Context, env *cli.Env, args []string) int {
 	if cerr := env.Close(); err == nil {
 		err = cerr
 	}
+	if err == nil {
+		err = env.Incomplete()
+	}
 	code := finish(ctx, env, err)
 	if t, ok := env.Stderr.(*output.Terminal); ok {
 		_ = t.Flush() // stderr itself failed: nowhere to say so

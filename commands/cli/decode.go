@@ -86,6 +86,9 @@ func (d *DecodeFlags) Options() (registry.Options, error) {
 func (d *DecodeFlags) load() (registry.Options, error) {
 	// One redactor for all decoders, so that equal values look equal.
 	o := registry.Options{ShowSecrets: d.ShowSecrets, Redactor: registry.NewRedactor()}
+	if d.EncryptionConfig == "" && d.flags.Changed("encryption-config") {
+		return o, WithHint(Usagef("--encryption-config is empty"), "is a variable in your script unset?")
+	}
 	if d.EncryptionConfig != "" {
 		c, err := registry.LoadEncryptionConfig(d.EncryptionConfig)
 		if err != nil {

@@ -69,7 +69,9 @@ type Env struct {
 	client   *clientv3.Client
 	closers  []func() error
 	out      *bufio.Writer
-	files    []*os.File // stdin, stdout and stderr of the process; nil in tests
+	// incomplete says that what was read is not all there is; everything else went well.
+	incomplete error
+	files      []*os.File // stdin, stdout and stderr of the process; nil in tests
 }
 
 // SystemEnv is the Env of this process.
@@ -217,6 +219,10 @@ func (e *Env) Close() error {
 	e.closers = nil
 	return errors.Join(append(errs, e.Flush())...)
 }
+
+// Incomplete returns why a command that did all it could must not end with 0: its
+// source lacks something. nil: nothing is missing.
+func (e *Env) Incomplete() error { return e.incomplete }
 
 // Flush writes what waits in front of stdout.
 func (e *Env) Flush() error {

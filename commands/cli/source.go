@@ -92,6 +92,9 @@ func (s *SourceFlags) File(ctx context.Context, env *Env, path string) (keyspace
 	if note := src.Note(); note != "" {
 		env.Warn("%s: %s", path, note)
 	}
+	if src.Lacks() {
+		env.incomplete = Failf(Partial, "%s may lack writes that were acknowledged; the warning says why", path)
+	}
 	return env.under(src)
 }
 

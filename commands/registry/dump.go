@@ -55,6 +55,9 @@ Server cost (live): every value is read and sent once, pinned to one revision.`,
 		ValidArgsFunction: completions.Kinds,
 		RunE: func(c *cobra.Command, args []string) error {
 			o.kinds = args
+			if o.namespace == "" && c.Flags().Changed("namespace") {
+				return emptyNamespace()
+			}
 			return o.run(c.Context())
 		},
 	}

@@ -98,6 +98,9 @@ func (o *getOptions) complete(args []string) error {
 	if len(o.names) > 0 && (o.all || o.selector != "" || o.fields != "") {
 		return cli.Usagef("a name goes with neither --all-namespaces nor a selector")
 	}
+	if o.namespace == "" && !o.all {
+		return emptyNamespace()
+	}
 	var err error
 	if o.choose, err = newChooser(o.selector, o.fields); err != nil {
 		return err
@@ -106,6 +109,11 @@ func (o *getOptions) complete(args []string) error {
 		o.sort, err = newSorter(o.sortBy)
 	}
 	return err
+}
+
+// emptyNamespace: an unset variable must not mean everything.
+func emptyNamespace() error {
+	return cli.WithHint(cli.Usagef("--namespace is empty"), "is a variable in your script unset? `registry get -A` looks in all namespaces, and so does `registry dump` without the flag")
 }
 
 func (o *getOptions) run(ctx context.Context) error {

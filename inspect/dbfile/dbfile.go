@@ -31,6 +31,7 @@ import (
 
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/pipeline"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/walfile"
 )
 
 // Options of Open. The zero value is right for a file at rest.
@@ -75,6 +76,7 @@ type Source struct {
 	withLog             bool // it was looked for
 	tail                *tail
 	note                string
+	lacks               bool            // acknowledged writes may be missing
 	leases              map[int64]Lease // nil: those of the file
 	clusterID, memberID uint64
 	memberIDs           map[uint64]bool
@@ -156,6 +158,12 @@ func Open(ctx context.Context, path string, o Options) (_ *Source, err error) {
 	s.startSeal(o.IgnoreChecksum)
 	if o.WALDir != "" && s.kind == keyspace.Snapshot {
 		return nil, fmt.Errorf("read %s with the write-ahead log in %s: %w", file, o.WALDir, ErrSealed)
+	}
+	if o.WALDir != "" {
+		// A folder that was named is there, or it is the wrong one.
+		if _, err := walfile.Segments(o.WALDir); err != nil {
+			return nil, err
+		}
 	}
 	if (folder || o.WALDir != "") && !o.NoWAL {
 		if err := s.readTail(ctx); err != nil {

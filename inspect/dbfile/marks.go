@@ -207,6 +207,10 @@ func (s *Source) Note() string {
 	return s.note
 }
 
+// Lacks tells whether writes that were acknowledged may be missing: the write-ahead
+// log of a data folder is damaged, cut, or of another history. Note says which.
+func (s *Source) Lacks() bool { return s.lacks }
+
 // trusted waits for the checksum and looks whether the file is still the same.
 func (s *Source) trusted(ctx context.Context) error {
 	if err := s.seal(ctx); err != nil {

@@ -1,6 +1,7 @@
 package dbfile_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -157,6 +158,41 @@ func TestRaftLog(t *testing.T) {
 			}
 			if info.Revision != int64(len(keys))+1 {
 				t.Errorf("revision %d with %d keys", info.Revision, len(keys))
+			}
+		})
+	}
+}
+
+// A log that was cut, or that has a hole, is told of; what a crash leaves is told
+// apart from what lacks acknowledged writes.
+func TestCutLog(t *testing.T) {
+	t.Parallel()
+	large := request(t, &pb.InternalRaftRequest{ID: 1, Put: &pb.PutRequest{Key: []byte("large"), Value: bytes.Repeat([]byte("v"), 3000)}})
+	log := []logEntry{{1, 1, nil, nil}, {2, 1, nil, putting(t, "old")}, {3, 1, nil, large}, {4, 1, nil, putting(t, "b")}}
+	for name, c := range map[string]struct {
+		index uint64
+		harm  func(b []byte) []byte
+		note  string // "": none
+		lacks bool
+	}{
+		"whole":                      {2, func(b []byte) []byte { return b }, "revisions 3 to 4", false},
+		"cut in a record":            {2, func(b []byte) []byte { return b[:2000] }, "ends in the middle of a record at byte", false},
+		"cut before the database":    {4, func(b []byte) []byte { return b[:2000] }, "ends before raft index 4", true},
+		"cut between records":        {4, func(b []byte) []byte { clear(b[200:]); return b }, "ends before raft index 4", true},
+		"a hole":                     {2, func(b []byte) []byte { clear(b[1024:1536]); return b }, "breaks off in a record at byte", true},
+		"a hole before the database": {4, func(b []byte) []byte { clear(b[1024:1536]); return b }, "ends before raft index 4", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := member(t, c.index, 1, []uint64{self}, 2, 0, log...)
+			file := filepath.Join(dir, "member", "wal", "0000000000000000-0000000000000000.wal")
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, file, c.harm(b))
+			s := open(t, dir, dbfile.Options{})
+			if !strings.Contains(s.Note(), c.note) || s.Lacks() != c.lacks {
+				t.Errorf("note %q, lacks %v; want %q, %v", s.Note(), s.Lacks(), c.note, c.lacks)
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/pipeline"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/walfile"
 )
 
 // tail is what the write-ahead log adds to bucket "key": records behind the file's
@@ -166,6 +167,14 @@ type tailNote struct {
 	gapFrom, gapTo    uint64
 	stopped           error // why the rest was not taken
 	missing, mismatch error // why none was
+	torn              *walfile.TornEnd
+	ends              error // the log does not even reach what the database has
+}
+
+// lacks tells whether something is missing that somebody may have been promised: not
+// what is only not known to be committed, and not the torn end that a crash leaves.
+func (n tailNote) lacks() bool {
+	return n.stopped != nil || n.mismatch != nil || n.ends != nil || n.gapTo > 0 || n.torn != nil && n.torn.More
 }
 
 func (n tailNote) String() string {
@@ -191,6 +200,15 @@ func (n tailNote) String() string {
 	}
 	if n.stopped != nil {
 		say("the write-ahead log was read up to raft index %d: %v", n.index, n.stopped)
+	}
+	if n.ends != nil {
+		say("%v: it was cut, and the newest writes may be missing", n.ends)
+	}
+	switch {
+	case n.torn != nil && n.torn.More:
+		say("%s breaks off in a record at byte %d, and goes on behind it: writes are missing, unless the host crashed and nobody was told of them", n.torn.Path, n.torn.Offset)
+	case n.torn != nil:
+		say("%s ends in the middle of a record at byte %d, as after a crash of the host; if the file was cut, the newest writes are missing", n.torn.Path, n.torn.Offset)
 	}
 	if n.waiting > 0 {
 		say("%s in the write-ahead log behind raft index %d not known to be committed, and not shown", plural(n.waiting, "request is", "requests are"), n.index)

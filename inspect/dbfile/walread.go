@@ -27,7 +27,7 @@ var errTailFull = fmt.Errorf("what is only in the log takes more than %d MB of m
 func (s *Source) readTail(ctx context.Context) error {
 	s.withLog = true
 	n := tailNote{index: s.marks.raftIndex}
-	defer func() { s.note = n.String() }()
+	defer func() { s.note, s.lacks = n.String(), n.lacks() }()
 	if s.walDir == "" {
 		n.missing = fmt.Errorf("there is no folder %q beside that of the database", "wal")
 		return nil
@@ -53,6 +53,10 @@ func (s *Source) readTail(ctx context.Context) error {
 	}
 	if log.Damage != nil {
 		n.stopped = log.Damage
+	}
+	n.torn = log.Torn
+	if last := max(log.Last, log.Snapshot); log.Damage == nil && last < s.marks.raftIndex {
+		n.ends = fmt.Errorf("the write-ahead log ends before raft index %d, which the database has", s.marks.raftIndex)
 	}
 	if log.First > s.marks.raftIndex+1 && log.Last >= log.First {
 		n.gapFrom, n.gapTo = s.marks.raftIndex+1, log.First-1

@@ -38,7 +38,6 @@ type reader struct {
 	chained  bool // crc is of what was read, not the start of something
 	metadata []byte
 	term     uint64 // of the last state of raft
-	snapshot uint64 // the highest index a record says a snapshot was taken at
 	buf      []byte
 }
 
@@ -62,11 +61,15 @@ func (r *reader) segment(ctx context.Context, f *os.File, last bool) error {
 			return fmt.Errorf("read %s: %w", f.Name(), err)
 		case reason == "" && frame.total == 0:
 			// The end, or room that was made for later.
-			if last {
-				r.log.Torn, err = written(in)
+			if !last {
+				return nil
 			}
+			more, err := written(in)
 			if err != nil {
 				return fmt.Errorf("read %s: %w", f.Name(), err)
+			}
+			if more {
+				r.log.Torn = &TornEnd{Path: f.Name(), Offset: at, More: true}
 			}
 			return nil
 		case reason == "":
@@ -76,7 +79,14 @@ func (r *reader) segment(ctx context.Context, f *os.File, last bool) error {
 			// After a crash the last record may be there in part. Only the last
 			// segment can have one.
 			if last && torn(frame, at) {
-				r.log.Torn = true
+				more, err := false, error(nil)
+				if !frame.short { // else all that follows is of this record
+					more, err = written(in)
+				}
+				if err != nil {
+					return fmt.Errorf("read %s: %w", f.Name(), err)
+				}
+				r.log.Torn = &TornEnd{Path: f.Name(), Offset: at, More: more}
 			} else {
 				r.log.Damage = &DamageError{Path: f.Name(), Offset: at, Reason: reason}
 			}
@@ -218,7 +228,7 @@ func (r *reader) record(file int, at int64, fr frame) (reason string) {
 		if !ok {
 			return "the mark of a snapshot does not decode"
 		}
-		r.snapshot = max(r.snapshot, index)
+		r.log.Snapshot = max(r.log.Snapshot, index)
 		return ""
 	}
 	return fmt.Sprintf("a record is of an unknown type %d", rec.typ)
@@ -302,7 +312,7 @@ func (r *reader) follows(index uint64, p place) (reason string) {
 	switch {
 	case p.typ > ConfChangeV2:
 		return fmt.Sprintf("entry %d is of an unknown type %d", index, p.typ)
-	case index > l.Last+1 && index > r.snapshot+1:
+	case index > l.Last+1 && index > l.Snapshot+1:
 		// Only a snapshot from the leader takes the place of entries.
 		return fmt.Sprintf("entry %d comes behind entry %d; what lies between is missing", index, l.Last)
 	case index <= min(l.Last, l.Commit) && index >= l.First:

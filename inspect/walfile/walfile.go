@@ -44,6 +44,16 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("read %s, byte %d: %s", e.Path, e.Offset, e.Reason)
 }
 
+// TornEnd is where a log ends in the middle of a record.
+type TornEnd struct {
+	Path   string
+	Offset int64 // of the frame in the file
+	// More is set when there is something behind it. A crash leaves that when the
+	// disk had written the end of what was under way before its beginning; damage
+	// to a record that was whole looks the same.
+	More bool
+}
+
 // Log is the part of a write-ahead log behind some index.
 type Log struct {
 	// ClusterID and MemberID are of the member the log belongs to; 0: not found.
@@ -56,9 +66,12 @@ type Log struct {
 	Commit uint64
 	// Bytes is the size of all entries in hand.
 	Bytes int64
+	// Snapshot is the highest raft index at which the log says that a snapshot was
+	// taken, or came from the leader; 0: none.
+	Snapshot uint64
 	// Torn is set when the log ends in the middle of a record, as it does after
 	// a crash. Nobody has been promised what that record held.
-	Torn bool
+	Torn *TornEnd
 	// Damage is set when the log was read up to a damaged place only.
 	Damage *DamageError
 
@@ -145,6 +158,12 @@ func (l *Log) Entries(ctx context.Context) iter.Seq2[Entry, error] {
 			}
 		}
 	}
+}
+
+// Segments returns how many segments a folder has. Errors are those of Read.
+func Segments(dir string) (int, error) {
+	l, err := list(dir)
+	return len(l), err
 }
 
 // Term returns the term of an entry in hand.

@@ -179,7 +179,7 @@ func TestAsEtcdReadsIt(t *testing.T) {
 			if d := same(entries(t, l), ents); d != "" {
 				t.Errorf("from %d: %s", snap.GetIndex(), d)
 			}
-			if l.Commit != state.GetCommit() || l.MemberID != 0xfedcba9876543210 || l.ClusterID != 42 || l.Torn || l.Damage != nil {
+			if l.Commit != state.GetCommit() || l.MemberID != 0xfedcba9876543210 || l.ClusterID != 42 || l.Torn != nil || l.Damage != nil {
 				t.Errorf("commit %d, member %x, cluster %x, torn %v, damage %v; want commit %d", l.Commit, l.MemberID, l.ClusterID, l.Torn, l.Damage, state.GetCommit())
 			}
 		}
@@ -238,7 +238,7 @@ func TestFlippedBits(t *testing.T) {
 		at := flip(t, rng, name)
 		l := read(t, dir, 0)
 		got := entries(t, l)
-		if l.Damage == nil && !l.Torn {
+		if l.Damage == nil && l.Torn == nil {
 			if d := same(got, full); d != "" {
 				t.Errorf("%s, byte %d: not noticed, and %s", filepath.Base(name), at, d)
 			}
@@ -332,7 +332,7 @@ func TestTornTail(t *testing.T) {
 		ents, state, _, err := truth(t, dir, w.snapshots[0])
 		l := read(t, dir, 0)
 		got := entries(t, l)
-		tornSeen = tornSeen || l.Torn
+		tornSeen = tornSeen || l.Torn != nil
 		if err != nil {
 			// A record cut inside a sector is a damaged one to etcd.
 			if l.Damage == nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/fields"
@@ -21,6 +22,8 @@ type chooser struct {
 	labels labels.Selector
 	fields fields.Requirements
 	paths  []*output.Path // of fields
+	second []*output.Path // where the field is when it is empty; nil: nowhere
+	found  []atomic.Bool  // an object had the field; of paths
 }
 
 func newChooser(label, field string) (*chooser, error) {
@@ -33,14 +36,45 @@ func newChooser(label, field string) (*chooser, error) {
 		return nil, cli.WithHint(cli.Usagef("--field-selector %q: %v", field, err), "it is like status.phase=Running,spec.nodeName!=node-1")
 	}
 	c := &chooser{labels: l, fields: f.Requirements()}
+	c.found = make([]atomic.Bool, len(c.fields))
 	for _, r := range c.fields {
-		p, err := output.ParsePath(r.Field)
+		first, second := stored(r.Field)
+		p, err := output.ParsePath(first)
 		if err != nil {
 			return nil, cli.Usagef("--field-selector %q: %v", field, err)
 		}
-		c.paths = append(c.paths, p)
+		var q *output.Path
+		if second != "" {
+			if q, err = output.ParsePath(second); err != nil {
+				return nil, err
+			}
+		}
+		c.paths, c.second = append(c.paths, p), append(c.second, q)
 	}
 	return c, nil
+}
+
+// stored returns the path of a field that the API server selects by another name, and
+// the one it takes when that is empty.
+func stored(field string) (first, second string) {
+	switch field {
+	case "status.successful": // of jobs
+		return "status.succeeded", ""
+	case "source": // of events
+		return "source.component", "reportingComponent"
+	}
+	return field, ""
+}
+
+// unknown returns a field of the selector that no object had; "" when there is none.
+// It may be misspelt; but fields that are empty are not stored.
+func (c *chooser) unknown() string {
+	for i, r := range c.fields {
+		if !c.found[i].Load() && r.Field != "metadata.name" && r.Field != "metadata.namespace" {
+			return r.Field
+		}
+	}
+	return ""
 }
 
 // matches tells whether an object is wanted. Of an object that did not decode only
@@ -58,7 +92,13 @@ func (c *chooser) matches(v objectView) bool {
 		case "metadata.namespace":
 			value = v.meta.Namespace
 		default:
-			value = fieldOf(x, c.paths[i], r.Value)
+			var there bool
+			if value, there = fieldOf(x, c.paths[i], r.Value); value == "" && c.second[i] != nil {
+				value, there = fieldOf(x, c.second[i], r.Value)
+			}
+			if there {
+				c.found[i].Store(true)
+			}
 		}
 		if (value == r.Value) != (r.Operator != selection.NotEquals) {
 			return false
@@ -67,21 +107,21 @@ func (c *chooser) matches(v objectView) bool {
 	return true
 }
 
-// fieldOf returns a field as text; a missing one is empty, or false where a boolean
-// is asked for.
-func fieldOf(x inspect.Object, p *output.Path, wanted string) string {
+// fieldOf returns a field as text, and whether it is there; a missing one is empty, or
+// false where a boolean is asked for.
+func fieldOf(x inspect.Object, p *output.Path, wanted string) (value string, there bool) {
 	missing := ""
 	if wanted == "false" || wanted == "true" {
 		missing = "false"
 	}
 	if x.Object == nil {
-		return missing
+		return missing, false
 	}
 	found, err := p.Find(x.Object)
 	if err != nil || len(found) == 0 || found[0] == nil {
-		return missing
+		return missing, false
 	}
-	return fmt.Sprint(found[0])
+	return fmt.Sprint(found[0]), true
 }
 
 // sorter holds objects back and puts them in order.

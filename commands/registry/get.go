@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,6 +36,7 @@ type getOptions struct {
 	res    k8s.Resource
 	cols   *columns.Printer // nil: the kind has no columns of its own
 	rows   bool             // rows of tables are wanted
+	seen   atomic.Bool      // there was an object to choose from
 }
 
 func newGetCmd(env *cli.Env) *cobra.Command {
@@ -93,7 +95,18 @@ func (o *getOptions) complete(args []string) error {
 		return cli.WithHint(cli.Usagef("%q: one kind at a time", o.kind), "`registry dump KIND KIND` takes several")
 	}
 	if kind, name, ok := strings.Cut(o.kind, "/"); ok {
-		o.kind, o.names = kind, append([]string{name}, o.names...)
+		// As kubectl: pod/a pod/b. A name has no slash.
+		o.kind = kind
+		for i, n := range o.names {
+			k, rest, ok := strings.Cut(n, "/")
+			if ok && k != kind {
+				return cli.WithHint(cli.Usagef("%q and %q: one kind at a time", args[0], n), "`registry dump KIND KIND` takes several")
+			}
+			if ok {
+				o.names[i] = rest
+			}
+		}
+		o.names = append([]string{name}, o.names...)
 	}
 	if len(o.names) > 0 && (o.all || o.selector != "" || o.fields != "") {
 		return cli.Usagef("a name goes with neither --all-namespaces nor a selector")
@@ -153,6 +166,9 @@ func (o *getOptions) run(ctx context.Context) error {
 		if err := w.stream.Close(o.nothing(missing)); err != nil {
 			return err
 		}
+	}
+	if f := o.choose.unknown(); f != "" && w.n == 0 && o.seen.Load() {
+		o.env.Warn("--field-selector: no %s has a field %s", o.res.Singular, f)
 	}
 	switch {
 	case len(missing) > 0:
@@ -228,6 +244,7 @@ func (o *getOptions) scan(ctx context.Context, r keyspace.Range, f func(objectVi
 	// Choosing and making rows takes longer than decoding; it runs on all cores, too.
 	view := func(x inspect.Object) (objectView, bool) {
 		v := o.objectView(x)
+		o.seen.Store(true)
 		if !o.choose.matches(v) {
 			return v, false
 		}

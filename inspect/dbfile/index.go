@@ -241,6 +241,7 @@ type orderer struct {
 	places []uint64
 	err    error
 	half   bool // one of two that share the work: does not split again
+	all    bool // keep every record, in the order of revisions, tombstones marked
 }
 
 // splitFrom is from how many entries on two cores share the work.
@@ -336,7 +337,7 @@ func (o *orderer) split(es []entry, depth int) bool {
 			es[i], es[j] = es[j], es[i]
 		}
 	}
-	upper := orderer{s: o.s, ctx: o.ctx, places: make([]uint64, 0, len(es)-i), half: true}
+	upper := orderer{s: o.s, ctx: o.ctx, places: make([]uint64, 0, len(es)-i), half: true, all: o.all}
 	done := make(chan error, 1)
 	go func() {
 		// A fault in the mapped file is this goroutine's own to catch.
@@ -345,7 +346,7 @@ func (o *orderer) split(es []entry, depth int) bool {
 			return upper.err
 		})
 	}()
-	lower := orderer{s: o.s, ctx: o.ctx, places: o.places, half: true}
+	lower := orderer{s: o.s, ctx: o.ctx, places: o.places, half: true, all: o.all}
 	func() {
 		// Whatever happens here, the other one must not outlive it.
 		defer func() { o.err = cmp.Or[error](o.err, <-done) }()
@@ -392,6 +393,11 @@ func (o *orderer) run(es []entry, depth int) {
 		es[i].head = headOf(k, common)
 	}
 	if same && common == len(first) {
+		if o.all {
+			slices.SortFunc(es, o.compareRevisions)
+			o.newest(es)
+			return
+		}
 		o.keep(slices.MaxFunc(es, o.compareRevisions))
 		return
 	}
@@ -417,14 +423,14 @@ func (o *orderer) commonOf(es []entry, first []byte, stride int) int {
 // newest keeps the last record of each key of a sorted run.
 func (o *orderer) newest(es []entry) {
 	for i, e := range es {
-		if i+1 == len(es) || !bytes.Equal(o.s.keyAt(e.place), o.s.keyAt(es[i+1].place)) {
+		if o.all || i+1 == len(es) || !bytes.Equal(o.s.keyAt(e.place), o.s.keyAt(es[i+1].place)) {
 			o.keep(e)
 		}
 	}
 }
 
 func (o *orderer) keep(e entry) {
-	if e.place&tombstoneBit == 0 {
+	if o.all || e.place&tombstoneBit == 0 {
 		o.places = append(o.places, e.place)
 	}
 }

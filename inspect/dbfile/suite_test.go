@@ -30,6 +30,7 @@ func TestSuiteSnapshot(t *testing.T) {
 		if err != nil {
 			tb.Fatal(err)
 		}
+		healthy(tb, s)
 		return s
 	})
 }
@@ -50,6 +51,7 @@ func TestSuiteDataFolder(t *testing.T) {
 		if err != nil {
 			tb.Fatal(err)
 		}
+		healthy(tb, s)
 		return s
 	})
 }

@@ -35,6 +35,7 @@ func TestSuiteVersions(t *testing.T) {
 				if err := s.Check(tb.Context()); err != nil {
 					tb.Error(err)
 				}
+				healthy(tb, s)
 				info, err := s.Info(tb.Context())
 				// 3.4 notes its version when it is agreed upon, some seconds after the
 				// start.

@@ -16,6 +16,7 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/config"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/live"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 )
 
@@ -144,6 +145,7 @@ func Describe(err error) *Error {
 	var compacted *keyspace.CompactedError
 	var future *keyspace.FutureError
 	var cfg *config.Error
+	var lost *live.NoLeaderError
 	var query *output.QueryError
 	var format *output.UnknownFormatError
 	switch {
@@ -153,6 +155,8 @@ func Describe(err error) *Error {
 	case errors.As(err, &future):
 		d.Code, d.Revision = Usage, future.Newest
 		d.DropIn = 1
+	case errors.As(err, &lost):
+		d.Code, d.Endpoint, d.Hint = Unavailable, lost.Endpoint, noLeaderHint
 	case errors.Is(err, keyspace.ErrLocked):
 		d.Code = Busy
 		d.Hint = "read a private copy of the file with --db-copy, or ask the running etcd with --endpoints"
@@ -201,6 +205,9 @@ func isPathError(err error) bool {
 	return errors.As(err, &p)
 }
 
+// noLeaderHint says what still works without a quorum.
+const noLeaderHint = "reads still work with --consistency s, by what the member itself has, which may be behind; or read a copy of a member's data folder with --db"
+
 // partOfAPI is what to think of a server that lacks a call.
 const partOfAPI = "this server does not have that call: it may be older than the command needs, or not etcd (Kine and others speak part of the API)"
 
@@ -236,8 +243,10 @@ func describeServer(d *Error) {
 			d.Code = Integrity
 		case errors.Is(etcd, rpctypes.ErrLeaseNotFound):
 			d.Code = Negative
-		case errors.Is(etcd, rpctypes.ErrNoLeader), errors.Is(etcd, rpctypes.ErrLeaderChanged):
-			d.Code, d.Hint = Unavailable, "the member has no leader: look at `endpoint status --cluster`"
+		case errors.Is(etcd, rpctypes.ErrNoLeader):
+			d.Code, d.Hint = Unavailable, noLeaderHint
+		case errors.Is(etcd, rpctypes.ErrLeaderChanged):
+			d.Code, d.Hint = Unavailable, "the leader changed meanwhile: try again"
 		case errors.Is(etcd, rpctypes.ErrGRPCNotSupportedForLearner):
 			d.Code, d.Hint = Unavailable, "a learner answers only serializable reads: ask a voting member"
 		}

@@ -28,6 +28,8 @@ type SourceFlags struct {
 	MaxRate Bytes
 	// UnpackLimit bounds what a packed snapshot may hold, in bytes.
 	UnpackLimit int64
+	// Consistency is l, or s for what one member has, which needs no quorum.
+	Consistency string
 
 	flags *pflag.FlagSet
 }
@@ -40,6 +42,9 @@ func (s *SourceFlags) Define(f *pflag.FlagSet) {
 	f.BoolVar(&s.SkipHash, "db-skip-hash-check", false, "with --db: read a snapshot whose checksum is wrong, as far as it can be read")
 	f.Var(&s.MaxRate, "max-rate", "live: read at most so many bytes a second from the cluster, such as 10M (0: no bound)")
 	f.Int64Var(&s.UnpackLimit, "db-unpack-limit", 0, "with --db: most bytes that a .zip, .gz or .zst may unpack to (0: 16 GiB, and 250 times its size)")
+	if f.Lookup("consistency") == nil { // get has it from etcdctl
+		f.StringVar(&s.Consistency, "consistency", "l", "live: Linearizable(l), or Serializable(s): what one member has, which may be behind and needs no quorum")
+	}
 	f.StringVar(&s.WALDir, "wal-dir", "", "with --db: the folder of the member's write-ahead log, where that is not in the data folder")
 }
 
@@ -51,6 +56,10 @@ func (s *SourceFlags) Check() error {
 		return Usagef("--db-unpack-limit cannot be negative")
 	case s.DB != "" && s.MaxRate > 0:
 		return Usagef("--max-rate is for reading from a cluster, not a file")
+	case s.Consistency != "" && s.Consistency != "l" && s.Consistency != "s":
+		return Usagef("unknown consistency flag %q: it is l or s", s.Consistency)
+	case s.DB != "" && s.Consistency != "" && s.flags.Changed("consistency"):
+		return Usagef("--consistency is for reading from a cluster, not a file")
 	case s.flags == nil || s.DB != "":
 		return nil
 	case s.flags.Changed("db"):
@@ -73,13 +82,16 @@ func (s *SourceFlags) Open(ctx context.Context, env *Env) (keyspace.Source, erro
 		return nil, err
 	}
 	if s.DB == "" {
-		return s.Live(ctx, env, false)
+		return s.Live(ctx, env, s.Serializable())
 	}
 	if env.Flags.Given("endpoints") {
 		return nil, Usagef("--db and --endpoints exclude each other: is it the file or the cluster you want?")
 	}
 	return s.File(ctx, env, s.DB)
 }
+
+// Serializable tells whether one member's own word is enough.
+func (s *SourceFlags) Serializable() bool { return s.Consistency == "s" }
 
 // File opens a file or data folder as a source, by the flags that say how.
 func (s *SourceFlags) File(ctx context.Context, env *Env, path string) (keyspace.Source, error) {
@@ -146,8 +158,12 @@ func (s *SourceFlags) live(env *Env, client *clientv3.Client, serializable bool)
 	if env.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(streamMemory)
 	}
+	set, err := env.Settings()
+	if err != nil {
+		return nil, err
+	}
 	progress := env.Progress("snapshot from the cluster, bytes")
-	src := live.New(client, live.Options{Serializable: serializable, MaxRate: int64(s.MaxRate), Progress: func(p live.Progress) {
+	src := live.New(client, live.Options{Serializable: serializable, MaxRate: int64(s.MaxRate), RequestTimeout: set.CommandTimeout, Progress: func(p live.Progress) {
 		if !p.Snapshot || p.Bytes >= p.Total && p.Total > 0 {
 			progress.Done()
 			return

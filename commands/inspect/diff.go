@@ -176,7 +176,7 @@ func (o *diffOptions) open(ctx context.Context, d side) (keyspace.Source, error)
 	case d.endpoint != "":
 		return o.source.Member(ctx, o.env, d.endpoint)
 	case d.live:
-		return o.source.Live(ctx, o.env, false)
+		return o.source.Live(ctx, o.env, o.source.Serializable())
 	}
 	return o.source.Open(ctx, o.env)
 }

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/inspect"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/live"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 )
 
@@ -89,21 +91,48 @@ func (o *leasesOptions) known(ctx context.Context, src keyspace.Source) ([]inspe
 	if err != nil {
 		return nil, err
 	}
-	list, err := client.Leases(ctx)
+	var list *clientv3.LeaseLeasesResponse
+	err = o.small(ctx, client, "list leases", func(ctx context.Context) (err error) {
+		list, err = client.Leases(ctx)
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("list leases: %w", err)
+		return nil, err
 	}
 	var out []inspect.LeaseTTL
 	for _, l := range list.Leases {
-		r, err := client.TimeToLive(ctx, l.ID)
+		var r *clientv3.LeaseTimeToLiveResponse
+		err := o.small(ctx, client, "ask for lease "+cli.LeaseID(int64(l.ID)), func(ctx context.Context) (err error) {
+			r, err = client.TimeToLive(ctx, l.ID)
+			return err
+		})
 		if err != nil {
-			return nil, fmt.Errorf("ask for lease %s: %w", cli.LeaseID(int64(l.ID)), err)
+			return nil, err
 		}
 		if r.TTL >= 0 { // else it expired meanwhile
 			out = append(out, ttl(l.ID, r))
 		}
 	}
 	return out, nil
+}
+
+// small bounds a small request, and says so when it failed for want of a leader: it
+// alone knows how long leases have left, whatever --consistency says.
+func (o *leasesOptions) small(ctx context.Context, client *clientv3.Client, doing string, f func(context.Context) error) error {
+	ctx, cancel, err := o.env.CommandContext(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if err = f(ctx); err == nil {
+		return nil
+	}
+	var lost *live.NoLeaderError
+	if err = live.NoLeader(ctx, client, err); errors.As(err, &lost) {
+		return &cli.Error{Code: cli.Unavailable, Err: fmt.Errorf("%s: %w", doing, err), Endpoint: lost.Endpoint,
+			Hint: "only a leader knows how long leases have left; read a copy of a member's data folder with --db"}
+	}
+	return fmt.Errorf("%s: %w", doing, err)
 }
 
 func ttl(id clientv3.LeaseID, r *clientv3.LeaseTimeToLiveResponse) inspect.LeaseTTL {

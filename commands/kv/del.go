@@ -72,6 +72,7 @@ func (o *delOptions) run(ctx context.Context) error {
 	}
 	r, err := client.Delete(ctx, string(o.keys.rng.Key), ops...)
 	if err != nil {
+		err = noLeader(ctx, o.env, client, err)
 		return cli.UnknownOutcome(fmt.Errorf("delete %s: %w", &o.keys, err), "count what is left with `get --count-only`")
 	}
 	return o.print(p, (*pb.DeleteRangeResponse)(r))

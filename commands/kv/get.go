@@ -214,7 +214,7 @@ func (o *getOptions) oneAnswer(ctx context.Context, client *clientv3.Client, a a
 	defer cancel()
 	r, err := client.Get(ctx, string(o.keys.rng.Key), o.ops()...)
 	if err != nil {
-		return 0, o.withRevisions(ctx, client, err)
+		return 0, o.withRevisions(ctx, client, noLeader(ctx, o.env, client, err))
 	}
 	if h := (*pb.RangeResponse)(r).GetHeader(); live.IsPartial(h) && string(o.keys.rng.End) == "\x00" {
 		// Kine has found nothing, whatever there is.
@@ -266,7 +266,7 @@ func (o *getOptions) streamed(ctx context.Context, client *clientv3.Client, a an
 	}
 	pin, err := client.Get(pinCtx, string(o.keys.rng.Key), ops...)
 	if err != nil {
-		return 0, err
+		return 0, noLeader(ctx, o.env, client, err)
 	}
 	src, err := o.source.Live(ctx, o.env, o.consistency == "s")
 	if err != nil {

@@ -97,6 +97,7 @@ func (o *putOptions) run(ctx context.Context) error {
 	defer cancel()
 	r, err := client.Put(ctx, o.key, o.value, o.ops()...)
 	if err != nil {
+		err = noLeader(ctx, o.env, client, err)
 		return cli.UnknownOutcome(fmt.Errorf("put %q: %w", o.key, err), fmt.Sprintf("look with `get %q -w json` before you put again", o.key))
 	}
 	return o.print(p, (*pb.PutResponse)(r))

@@ -239,3 +239,59 @@ func TestLearnerAndQuorum(t *testing.T) {
 		t.Errorf("%d records from the member alone", n)
 	}
 }
+
+// Of three members one is left: what needs the quorum ends in time and says what is
+// the matter; the member's own word is still to be had.
+func TestLostQuorum(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 3)
+	leader := c.leader(t)
+	var endpoints []string
+	for i := range c.members {
+		endpoints = append(endpoints, c.endpoint(i))
+	}
+	fill(t, c.client(t, endpoints...), "k", 10, 10)
+	left := (leader + 1) % 3
+	newest := c.members[leader].Server.KV().Rev()
+	for c.members[left].Server.KV().Rev() < newest {
+		time.Sleep(10 * time.Millisecond)
+	}
+	c.stop(leader)
+	c.stop((leader + 2) % 3)
+	for name, eps := range map[string][]string{"one endpoint": {endpoints[left]}, "all endpoints": endpoints} {
+		const timeout = time.Second
+		s := source(t, c.client(t, eps...), live.Options{RequestTimeout: timeout})
+		for what, read := range map[string]func() error{
+			"info": func() error { _, err := s.Info(t.Context()); return err },
+			"records": func() error {
+				for _, err := range s.Records(t.Context(), keyspace.All()) {
+					return err
+				}
+				return nil
+			},
+			"events": func() error {
+				for _, err := range s.Events(t.Context(), everything) {
+					return err
+				}
+				return nil
+			},
+		} {
+			begin := time.Now()
+			err := read()
+			var lost *live.NoLeaderError
+			if !errors.As(err, &lost) {
+				t.Errorf("%s: %s: %v", name, what, err)
+			}
+			if took := time.Since(begin); took > timeout+3*time.Second {
+				t.Errorf("%s: %s took %v", name, what, took)
+			}
+		}
+		stale := source(t, c.client(t, eps...), live.Options{Serializable: true, RequestTimeout: timeout})
+		if n := len(records(t, stale, keyspace.All())); n != 10 {
+			t.Errorf("%s: %d records from the member alone", name, n)
+		}
+		if info, err := stale.Info(t.Context()); err != nil || info.Revision != newest {
+			t.Errorf("%s: revision %d of %d, %v", name, info.Revision, newest, err)
+		}
+	}
+}

@@ -76,20 +76,25 @@ func (s *Source) Events(ctx context.Context, r keyspace.EventRange) iter.Seq2[ke
 func (s *Source) history(ctx context.Context, upTo int64) (sp *spool, newest int64, err error) {
 	s.spooling.Lock()
 	defer s.spooling.Unlock()
+	b := s.budget()
 	for a := s.attempts(); ; {
-		sp, newest, err = s.historyOnce(ctx, upTo)
+		sp, newest, err = s.historyOnce(ctx, b, upTo)
 		if err == nil || !a.again(ctx, err) {
 			return sp, newest, err
 		}
 	}
 }
 
-func (s *Source) historyOnce(ctx context.Context, upTo int64) (*spool, int64, error) {
-	m, err := s.choose(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
-	newest, err := s.newest(ctx, m, everything.Key)
+func (s *Source) historyOnce(ctx context.Context, b *budget, upTo int64) (*spool, int64, error) {
+	var m *member
+	var newest int64
+	err := b.spend(ctx, func(ctx context.Context) (err error) {
+		if m, err = s.choose(ctx); err != nil {
+			return err
+		}
+		newest, err = s.newest(ctx, m, everything.Key)
+		return err
+	})
 	if err != nil {
 		return nil, 0, err
 	}

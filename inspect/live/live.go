@@ -37,6 +37,10 @@ type Options struct {
 	// Serializable takes a member's own word for what the newest revision is. It
 	// needs no quorum, and may be behind.
 	Serializable bool
+	// RequestTimeout bounds the small requests that begin a read (which member, the
+	// newest revision, the state), all together; 0: no bound. What follows them, a
+	// stream or pages, takes the time it takes.
+	RequestTimeout time.Duration
 	// TempDir is where Events keeps a snapshot while the source is open; empty:
 	// the system's folder for temporary files. It needs room for the database.
 	TempDir string
@@ -123,13 +127,15 @@ func (s *Source) Close() error {
 
 // Info asks one member for its state. CompactRev takes two requests more; it is 0,
 // with a Note, where permissions do not allow them.
-func (s *Source) Info(ctx context.Context) (keyspace.Info, error) {
-	for a := s.attempts(); ; {
-		info, err := s.info(ctx)
-		if err == nil || !a.again(ctx, err) {
-			return info, err
+func (s *Source) Info(ctx context.Context) (info keyspace.Info, err error) {
+	err = s.budget().spend(ctx, func(ctx context.Context) error {
+		for a := s.attempts(); ; {
+			if info, err = s.info(ctx); err == nil || !a.again(ctx, err) {
+				return err
+			}
 		}
-	}
+	})
+	return info, err
 }
 
 func (s *Source) info(ctx context.Context) (keyspace.Info, error) {
@@ -178,7 +184,11 @@ var everything = keyspace.All()
 func (s *Source) newest(ctx context.Context, m *member, key []byte) (int64, error) {
 	r, err := s.rangeOnce(ctx, m, &pb.RangeRequest{Key: keyOrFirst(key), CountOnly: true, Serializable: s.o.Serializable}, callOptions...)
 	if err != nil {
-		return 0, m.explain(err, "read the newest revision")
+		err = m.explain(err, "read the newest revision")
+		if !s.o.Serializable {
+			err = m.noLeader(ctx, err)
+		}
+		return 0, err
 	}
 	if IsPartial(r.Header) {
 		s.partial.Store(true)

@@ -65,7 +65,7 @@ func (s *Source) choose(ctx context.Context) (*member, error) {
 			return s.member, nil
 		}
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("choose a member of %s: %w", strings.Join(endpoints, ","), err)
 		}
 	}
 	s.member = newMember(strings.Join(endpoints, ","), s.client.ActiveConnection())
@@ -84,7 +84,11 @@ func (s *Source) drop(m *member) {
 }
 
 // patience is how long members that do not answer are waited for when others have.
-const patience = 500 * time.Millisecond
+const (
+	patience = 500 * time.Millisecond
+	// longPatience is for when those that answered cannot be read from.
+	longPatience = 4 * patience
+)
 
 type answer struct {
 	at     int // in the order of endpoints
@@ -114,12 +118,18 @@ func (s *Source) best(ctx context.Context, endpoints []string) *member {
 	all := make([]answer, len(endpoints))
 	waiting := len(endpoints)
 	var late <-chan time.Time
+	found := false
 collect:
 	for ; waiting > 0; waiting-- {
 		select {
 		case a := <-answers:
-			if all[a.at] = a; a.usable() && late == nil {
-				late = time.After(patience)
+			all[a.at] = a
+			switch {
+			case a.status == nil || found:
+			case s.usable(a):
+				found, late = true, time.After(patience)
+			case late == nil:
+				late = time.After(longPatience)
 			}
 		case <-late:
 			break collect
@@ -134,9 +144,9 @@ collect:
 		}
 	}()
 	var best *member
-	for _, follower := range []bool{true, false} {
+	for _, is := range []func(answer) bool{answer.follows, answer.leads, answer.answers} {
 		for _, a := range all {
-			if best == nil && a.usable() && a.leads() != follower {
+			if best == nil && s.usable(a) && is(a) {
 				best = a.member
 			}
 		}
@@ -149,13 +159,17 @@ collect:
 	return best
 }
 
-// usable tells whether reads can go to the member: it answers, knows a leader and
-// is no learner.
-func (a answer) usable() bool {
-	return a.status != nil && !a.status.IsLearner && a.status.Leader != 0
+// usable tells whether reads can go to the member: it answers, knows a leader
+// unless its own word is enough, and is no learner.
+func (s *Source) usable(a answer) bool {
+	return a.answers() && !a.status.IsLearner && (a.status.Leader != 0 || s.o.Serializable)
 }
 
-func (a answer) leads() bool { return a.status.Header.GetMemberId() == a.status.Leader }
+func (a answer) answers() bool { return a.status != nil }
+func (a answer) leads() bool {
+	return a.answers() && a.status.Leader != 0 && a.status.Header.GetMemberId() == a.status.Leader
+}
+func (a answer) follows() bool { return a.answers() && a.status.Leader != 0 && !a.leads() }
 
 // explain says what failed where, and keeps etcd's error for errors.Is and As. The
 // end of a context is the context's own error again, which gRPC hides.
@@ -211,7 +225,8 @@ func (s *Source) attempts() *attempts { return &attempts{s: s, left: 3} }
 
 // again tells whether to try once more after err, with a member chosen anew.
 func (a *attempts) again(ctx context.Context, err error) bool {
-	if ctx.Err() != nil || a.left == 0 || code(err) != codes.Unavailable {
+	var lost *NoLeaderError
+	if ctx.Err() != nil || a.left == 0 || code(err) != codes.Unavailable || errors.As(err, &lost) {
 		return false
 	}
 	a.left--

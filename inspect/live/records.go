@@ -32,7 +32,7 @@ func (s *Source) Records(ctx context.Context, r keyspace.Range) iter.Seq2[keyspa
 	return func(yield func(keyspace.Record, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		rd := &reader{s: s, r: r, from: r.Key, left: r.Limit, yield: yield}
+		rd := &reader{s: s, r: r, from: r.Key, left: r.Limit, yield: yield, budget: s.budget()}
 		for a := s.attempts(); ; {
 			before := rd.progress.Records
 			err := rd.read(ctx)
@@ -40,7 +40,7 @@ func (s *Source) Records(ctx context.Context, r keyspace.Range) iter.Seq2[keyspa
 				return
 			}
 			if rd.progress.Records > before {
-				a = s.attempts() // it came further; that was another failure
+				a, rd.budget = s.attempts(), s.budget() // it came further; that was another failure
 			}
 			if !a.again(ctx, err) {
 				yield(keyspace.Record{}, err)
@@ -62,18 +62,23 @@ type reader struct {
 	from     []byte // first key not read yet
 	left     int64  // records still wanted; 0: all, unless r.Limit is reached
 	progress Progress
+	budget   *budget // for the requests that begin each attempt
 	yield    func(keyspace.Record, error) bool
 }
 
 // read reads the rest of the range from one member.
 func (rd *reader) read(ctx context.Context) error {
-	m, err := rd.s.choose(ctx)
-	if err != nil {
+	var m *member
+	err := rd.budget.spend(ctx, func(ctx context.Context) (err error) {
+		if m, err = rd.s.choose(ctx); err != nil {
+			return err
+		}
+		// Asking for the newest revision also makes the member catch up with it, so
+		// that it has the pinned one whichever member that was read from.
+		rd.newest, err = rd.s.newest(ctx, m, rd.r.Key)
 		return err
-	}
-	// Asking for the newest revision also makes the member catch up with it, so
-	// that it has the pinned one whichever member that was read from.
-	if rd.newest, err = rd.s.newest(ctx, m, rd.r.Key); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	if rd.rev == 0 {

@@ -44,9 +44,10 @@ what changed inside. FROM and TO are each one of
 
 A key that was written again with the same value is left out unless --rewritten.
 
-Two members are compared at one revision, the newest that both have; then every
-difference, also of revisions, is damage and the exit code is 10. For other pairs
---exit-code gives 10 when something differs.
+Two members of a cluster are compared at one revision, the newest that both have;
+then every difference, also of revisions, is damage and the exit code is 10. For
+other pairs, members at different revisions too, --exit-code gives 10 when something
+differs.
 
 Server cost (live): every key and value under the prefix is read and sent once
 from each side, pinned to a revision.`,
@@ -150,8 +151,8 @@ func (o *diffOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	members := o.from.endpoint != "" && o.to.endpoint != ""
-	if err := o.pin(ctx, from, to, members); err != nil {
+	replicas, err := o.pin(ctx, from, to)
+	if err != nil {
 		return err
 	}
 	if !o.brief {
@@ -159,11 +160,11 @@ func (o *diffOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	n, err := o.print(ctx, p, from, to, members)
+	n, err := o.print(ctx, p, from, to, replicas)
 	if err != nil {
 		return err
 	}
-	if n > 0 && (members || o.exitCode) {
+	if n > 0 && (replicas || o.exitCode) {
 		return cli.Failf(cli.Integrity, "%d keys differ between %s and %s", n, o.from.text, o.to.text)
 	}
 	return nil
@@ -181,20 +182,24 @@ func (o *diffOptions) open(ctx context.Context, d side) (keyspace.Source, error)
 	return o.source.Open(ctx, o.env)
 }
 
-// pin fixes both revisions; of two members to the newest that both have.
-func (o *diffOptions) pin(ctx context.Context, from, to keyspace.Source, members bool) error {
+// pin fixes both revisions; of two members to the newest that both have. It tells
+// whether both sides must be equal: members of one cluster at one revision.
+func (o *diffOptions) pin(ctx context.Context, from, to keyspace.Source) (replicas bool, err error) {
 	a, err := from.Info(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	b, err := to.Info(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if members {
-		if a.ClusterID != b.ClusterID {
-			o.env.Warn("%s and %s belong to different clusters", o.from.text, o.to.text)
-		}
+	switch {
+	case o.from.endpoint == "" || o.to.endpoint == "":
+	case a.ClusterID != b.ClusterID:
+		o.env.Warn("%s and %s belong to different clusters", o.from.text, o.to.text)
+	default:
+		replicas = true
+		// A member that is behind lacks what it has not got yet; that is no damage.
 		a.Revision = min(a.Revision, b.Revision)
 		b.Revision = a.Revision
 	}
@@ -206,10 +211,10 @@ func (o *diffOptions) pin(ctx context.Context, from, to keyspace.Source, members
 			x.side.rev = x.rev
 		}
 	}
-	return nil
+	return replicas && o.from.rev == o.to.rev, nil
 }
 
-func (o *diffOptions) print(ctx context.Context, p *output.Printer, from, to keyspace.Source, members bool) (int, error) {
+func (o *diffOptions) print(ctx context.Context, p *output.Printer, from, to keyspace.Source, replicas bool) (int, error) {
 	ra, rb := keyspace.Prefix([]byte(o.prefix)), keyspace.Prefix([]byte(o.prefix))
 	ra.Rev, rb.Rev = o.from.rev, o.to.rev
 	s := p.Stream(output.Envelope{})
@@ -218,7 +223,7 @@ func (o *diffOptions) print(ctx context.Context, p *output.Printer, from, to key
 		if err != nil {
 			return n, err
 		}
-		if d.Kind == inspect.Rewritten && !o.rewritten && !members {
+		if d.Kind == inspect.Rewritten && !o.rewritten && !replicas {
 			continue
 		}
 		n++

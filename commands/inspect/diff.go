@@ -83,34 +83,44 @@ type side struct {
 	live     bool   // the cluster
 }
 
-var sideRev = regexp.MustCompile(`^(.*)@(\d+)$`)
+var (
+	sideRev  = regexp.MustCompile(`^(.*)@([^@/]*)$`)
+	hostPort = regexp.MustCompile(`^([a-z]+://)?[^/]+:\d+$`)
+)
 
 func parseSide(s string) (side, error) {
 	d := side{text: s}
-	if m := sideRev.FindStringSubmatch(s); m != nil {
-		if _, err := os.Stat(s); err != nil { // else a file whose name ends like that
-			rev, err := cli.ParseRev(m[2])
-			if err != nil {
-				return d, err
-			}
+	if s == "" {
+		return d, cli.WithHint(cli.Usagef("FROM or TO is empty"), "is a variable in your script unset? For the live cluster say live")
+	}
+	if m := sideRev.FindStringSubmatch(s); m != nil && !exists(s) { // else a file whose name ends like that
+		rev, err := cli.ParseRev(m[2])
+		switch {
+		case err == nil:
 			s, d.rev = m[1], rev
-			if s == "" {
-				return d, nil
-			}
+		case m[1] == "" || m[1] == "live" || exists(m[1]) || hostPort.MatchString(m[1]):
+			return d, cli.Usagef("%s: %q is not a revision", s, m[2])
+		}
+		if s == "" {
+			return d, nil
 		}
 	}
-	_, err := os.Stat(s)
 	switch {
 	case s == "live":
 		d.live = true
-	case err == nil:
+	case exists(s):
 		d.path = s
-	case strings.Contains(s, "://"), regexp.MustCompile(`^[^/]+:\d+$`).MatchString(s):
+	case strings.Contains(s, "://"), hostPort.MatchString(s):
 		d.endpoint = s
 	default:
 		d.path = s
 	}
 	return d, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func (o *diffOptions) complete(args []string) (err error) {

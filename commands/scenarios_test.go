@@ -84,6 +84,10 @@ func TestAuthentication(t *testing.T) {
 		{"inspect usage app/", 0, "total"},
 		{"inspect usage", cli.Auth, "do not allow"},
 		{"inspect keys --key-prefix app/", 0, "new"},
+		{"inspect diff @2 live --prefix app/", 0, "app/new"},
+		{"inspect diff @2 live --prefix app/a --registry-prefix /registry", 0, "1 → 2"},
+		{"inspect diff @2 live", cli.Auth, "do not allow"},
+		{"registry ls", cli.Auth, "do not allow"},
 		{"inspect history app/a", cli.Auth, "permission"}, // a snapshot is root's
 	})
 	env["ETCDCTL_USER"] = "root:rootpw"

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
@@ -200,6 +201,16 @@ func (d *DecodeFlags) Open(ctx context.Context, src keyspace.Source, rev int64) 
 		}
 	}
 	return dec, nil
+}
+
+// OpenIfAllowed is Open for a command that works without Kubernetes as well: where
+// the user may not look for its keys, it goes on as Plain does.
+func (d *DecodeFlags) OpenIfAllowed(ctx context.Context, src keyspace.Source, rev int64) (*Decoding, error) {
+	dec, err := d.Open(ctx, src, rev)
+	if errors.Is(err, rpctypes.ErrPermissionDenied) {
+		return d.Plain()
+	}
+	return dec, err
 }
 
 // Plain makes a Decoding without looking at any source: custom resources go by

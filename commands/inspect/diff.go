@@ -166,7 +166,7 @@ func (o *diffOptions) run(ctx context.Context) error {
 		return err
 	}
 	if !o.brief {
-		if o.dec, err = o.decoder.Open(ctx, to, o.to.rev); err != nil {
+		if o.dec, err = o.decoder.OpenIfAllowed(ctx, to, o.to.rev); err != nil {
 			return err
 		}
 	}

@@ -101,7 +101,7 @@ func (o *historyOptions) run(ctx context.Context) error {
 		return err
 	}
 	if o.diff || o.values {
-		if o.dec, err = o.decoder.Open(ctx, src, 0); err != nil {
+		if o.dec, err = o.decoder.OpenIfAllowed(ctx, src, 0); err != nil {
 			return err
 		}
 	}

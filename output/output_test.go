@@ -46,6 +46,34 @@ func printed(t *testing.T, format string, width int) string {
 	return b.String()
 }
 
+// A row with a huge cell does not pad the others, and stays where it is.
+func TestStreamLongRow(t *testing.T) {
+	t.Parallel()
+	huge := strings.Repeat("h", 100_000)
+	list := func(names ...string) string {
+		var b bytes.Buffer
+		s := (&Printer{Out: &b, Err: &b, Format: Tables}).Stream(Envelope{})
+		for _, n := range names {
+			if err := s.Write(row{n, 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Close("nothing"); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	if got, want := list("a", "b", huge, "c", "d"), "NAME   DB BYTES\na             1\nb             1\n"+huge+"   1\nc   1\nd   1\n"; got != want {
+		t.Errorf("in the middle: %d bytes, want %d: %.200s", len(got), len(want), got)
+	}
+	if got, want := list(huge, "a"), "NAME   DB BYTES\n"+huge+"   1\na   1\n"; got != want {
+		t.Errorf("first: %d bytes, want %d: %.200s", len(got), len(want), got)
+	}
+	if got, want := list("a", huge), "NAME   DB BYTES\na             1\n"+huge+"   1\n"; got != want {
+		t.Errorf("last: %d bytes, want %d: %.200s", len(got), len(want), got)
+	}
+}
+
 func TestStream(t *testing.T) {
 	t.Parallel()
 	for format, want := range map[string]string{

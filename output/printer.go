@@ -82,10 +82,26 @@ func (p *Printer) table(t Table, header bool) error {
 	if err != nil {
 		return err
 	}
+	return p.styled(s)
+}
+
+// names writes the names of a table's columns.
+func (p *Printer) names(t Table) error {
+	if p.NoHeader {
+		return nil
+	}
+	s, err := Table{Columns: t.Columns}.render(p.Width, p.Format == Wide, true, p.Color)
+	if err != nil {
+		return err
+	}
+	return p.styled(s)
+}
+
+func (p *Printer) styled(s string) error {
 	if term, ok := p.Out.(*Terminal); ok {
 		return term.Styled(s) // render cleaned every cell
 	}
-	_, err = io.WriteString(p.Out, s)
+	_, err := io.WriteString(p.Out, s)
 	return err
 }
 

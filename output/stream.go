@@ -21,6 +21,14 @@ var KubernetesList = Envelope{
 // blockRows is how many rows a table holds back to line up its columns.
 const blockRows = 500
 
+// Longer cells, in bytes, make their row a block of its own: the rows of a block are
+// all padded to its longest cell. Behind the last column the padding is taken off
+// again, and only memory is to be spared.
+const (
+	longCell     = 512
+	longLastCell = 32 << 10
+)
+
 // Stream writes many items of one kind. In json it writes one document, item by
 // item; in jsonl a line each; in yaml a document each; a table comes in blocks
 // of rows, so that memory stays bounded however many items there are. Only
@@ -79,11 +87,54 @@ func (s *Stream) Write(v any) error {
 	if s.block.Columns == nil {
 		s.block = Table{Columns: tab.Columns, Empty: tab.Empty}
 	}
-	s.block.Rows = append(s.block.Rows, tab.Rows...)
+	for _, row := range tab.Rows {
+		if s.long(row) {
+			if err := s.alone(row); err != nil {
+				return err
+			}
+			continue
+		}
+		s.block.Rows = append(s.block.Rows, row)
+	}
 	if len(s.block.Rows) >= blockRows {
 		return s.flush()
 	}
 	return nil
+}
+
+// long tells whether a row would blow up its block: nobody pads the formats for
+// machines, and a terminal cuts cells.
+func (s *Stream) long(row []string) bool {
+	if s.p.Width > 0 || s.p.Format == Simple || s.p.Format == Fields {
+		return false
+	}
+	most := longLastCell
+	for i := min(len(row), len(s.block.Columns)) - 1; i >= 0; i-- {
+		if s.block.Columns[i].Wide && s.p.Format != Wide {
+			continue
+		}
+		if len(row[i]) > most {
+			return true
+		}
+		most = longCell
+	}
+	return false
+}
+
+// alone writes a row as a block of its own, and the columns' names before it, where
+// they are still to come, as another: they would be padded too.
+func (s *Stream) alone(row []string) error {
+	if err := s.Flush(); err != nil {
+		return err
+	}
+	if s.blocks == 0 {
+		if err := s.p.names(s.block); err != nil {
+			return err
+		}
+		s.blocks++
+	}
+	s.block.Rows = append(s.block.Rows, row)
+	return s.flush()
 }
 
 // Flush writes rows that wait for their block to fill; for streams that people

@@ -15,6 +15,7 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/config"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sandbox"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 )
@@ -74,7 +75,7 @@ func (o *sandboxOptions) run(ctx context.Context) error {
 	}
 	s, err := sandbox.Start(ctx, sandbox.Options{From: o.from, Dir: o.dir, File: dbfile.Options{WALDir: o.wal}})
 	if err != nil {
-		return err
+		return withOwnHint(err)
 	}
 	if note := s.Note(); note != "" {
 		o.env.Warn("%s: %s", o.from, note)
@@ -96,6 +97,25 @@ func (o *sandboxOptions) run(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	return context.Cause(ctx)
+}
+
+// withOwnHint replaces the hints that name flags of --db, which a sandbox has not.
+func withOwnHint(err error) error {
+	var sum *dbfile.ChecksumError
+	hint := ""
+	switch {
+	case errors.As(err, &sum):
+		hint = "use another copy of the snapshot; the reading commands look into this one with --db and --db-skip-hash-check"
+	case errors.Is(err, dbfile.ErrUnpack):
+		hint = "if you trust the file, unpack it first"
+	case errors.Is(err, keyspace.ErrLocked):
+		hint = "start from a snapshot of the running etcd, or from a copy of the file"
+	default:
+		return err
+	}
+	d := *cli.Describe(err)
+	d.Hint = hint
+	return &d
 }
 
 type view struct {

@@ -35,7 +35,7 @@ type ChurnOptions struct {
 }
 
 // CountChurn counts changes by prefix, the busiest first. It holds every key that
-// changed.
+// changed. A MaxRev that does not exist yet is a *keyspace.FutureError.
 func CountChurn(ctx context.Context, src keyspace.HistorySource, o ChurnOptions) (*ChurnReport, error) {
 	info, err := src.Info(ctx)
 	if err != nil {
@@ -44,6 +44,9 @@ func CountChurn(ctx context.Context, src keyspace.HistorySource, o ChurnOptions)
 	all := keyspace.Prefix([]byte(o.Prefix))
 	groups, keys := map[string]*Churn{}, map[string]struct{}{}
 	rep := &ChurnReport{FromRev: cmp.Or(o.MinRev, info.CompactRev+1), ToRev: cmp.Or(o.MaxRev, info.Revision), Total: Churn{Prefix: o.Prefix}}
+	if o.MaxRev > info.Revision {
+		return nil, &keyspace.FutureError{Rev: o.MaxRev, Newest: info.Revision}
+	}
 	for e, err := range src.Events(ctx, keyspace.EventRange{Key: all.Key, End: all.End, MinRev: rep.FromRev, MaxRev: rep.ToRev}) {
 		if err != nil {
 			return nil, err

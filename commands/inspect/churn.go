@@ -40,6 +40,9 @@ temporary file and read there, one pass over the file and no lock on writes.`,
 			if o.depth < 0 || o.top < 0 || o.minRev < 0 || o.maxRev < 0 {
 				return cli.Usagef("--depth, --top, --from-rev and --to-rev cannot be negative")
 			}
+			if o.maxRev > 0 && o.minRev > o.maxRev {
+				return cli.Usagef("--from-rev %d is above --to-rev %d", o.minRev, o.maxRev)
+			}
 			return o.run(c.Context())
 		},
 	}
@@ -80,6 +83,9 @@ func (v churnView) Table() output.Table {
 			{Name: "WRITTEN", Right: true, Keep: true, Bytes: true}, {Name: "LAST REV", Right: true, Keep: true, Drop: true},
 		},
 		Empty: fmt.Sprintf("nothing was written from revision %d to %d", v.FromRev, v.ToRev),
+	}
+	if v.Total.Prefix != "" {
+		t.Empty = fmt.Sprintf("nothing was written under %q from revision %d to %d", v.Total.Prefix, v.FromRev, v.ToRev)
 	}
 	row := func(name string, c inspect.Churn) []string {
 		return []string{name, fmt.Sprint(c.Puts), fmt.Sprint(c.Deletes), fmt.Sprint(c.Keys), fmt.Sprint(c.Bytes), fmt.Sprint(c.LastRev)}

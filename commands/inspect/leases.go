@@ -70,7 +70,13 @@ func (o *leasesOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.Close("no lease")
+	switch {
+	case !o.orphans:
+		return s.Close("no lease")
+	case len(uses) == 0:
+		return s.Close("no orphan, and no lease")
+	}
+	return s.Close(fmt.Sprintf("no orphan: every key's lease exists (%d leases)", len(uses)))
 }
 
 // known lists the leases that exist.

@@ -199,6 +199,12 @@ func (s *Source) mapPages(ignore bool) error {
 	if _, err := io.ReadFull(io.NewSectionReader(s.f, 0, s.size), head); err != nil {
 		return fmt.Errorf("read %s: %w", s.file, err)
 	}
+	if isTar(head) {
+		// The database in it is on whole pages too, behind a header of 512 bytes,
+		// and would be taken for one whose first page is lost.
+		what, hint := foreign(head)
+		return &NotDatabaseError{Path: s.file, What: what, Hint: hint}
+	}
 	pages := s.size
 	s.kind = keyspace.Member
 	if sealed(s.size) {

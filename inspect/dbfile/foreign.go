@@ -5,6 +5,17 @@ import (
 	"unicode/utf8"
 )
 
+// tarMark stands at tarMarkAt in the header of a tar archive's first file.
+const (
+	tarMark   = "ustar"
+	tarMarkAt = 257
+)
+
+// isTar tells a tar archive by its first header.
+func isTar(head []byte) bool {
+	return !hasMagic(head) && len(head) >= tarMarkAt+len(tarMark) && string(head[tarMarkAt:tarMarkAt+len(tarMark)]) == tarMark
+}
+
 // foreign says what the first bytes of a file without bbolt's mark look like,
 // and what to do with it.
 func foreign(head []byte) (what, hint string) {
@@ -19,7 +30,7 @@ func foreign(head []byte) (what, hint string) {
 		{0, "BZh", "a bzip2 archive", "bunzip2"},
 		{0, "\x04\x22\x4d\x18", "an lz4 archive", "unlz4"},
 		{0, "PK\x03\x04", "a zip archive", "unzip"},
-		{257, "ustar", "a tar archive", "tar -x"},
+		{tarMarkAt, tarMark, "a tar archive", "tar -x"},
 		{0, "age-encryption.org/", "encrypted with age", "age -d"},
 		{0, "-----BEGIN AGE", "encrypted with age", "age -d"},
 		{0, "SQLite format 3\x00", "an SQLite database", ""},

@@ -98,6 +98,14 @@ func (s *Source) unpack(ctx context.Context, dir string, limit int64) error {
 	return nil
 }
 
+// size tells a number of bytes, in MB where it has some.
+func size(n int64) string {
+	if n < 10<<20 && n != n>>20<<20 {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return fmt.Sprintf("%d MB", n>>20)
+}
+
 type unpacker struct {
 	path   string
 	kind   string
@@ -211,9 +219,9 @@ func (u *unpacker) copy(ctx context.Context, dst io.Writer, r io.Reader) error {
 		}
 		return &NotDatabaseError{Path: u.path, What: fmt.Sprintf("a %s archive of something that is %s", u.kind, what)}
 	}
-	most, why := u.limit, fmt.Sprintf("it holds more than %d MB", u.limit>>20)
+	most, why := u.limit, "it holds more than "+size(u.limit)
 	if own := int64(min(m.pages, 1<<40)*m.pageSize) + unpackSlack; reason == "" && own < most {
-		most, why = own, fmt.Sprintf("it goes on behind the database of %d MB in it", (own-unpackSlack)>>20)
+		most, why = own, fmt.Sprintf("it goes on behind the database of %s in it", size(own-unpackSlack))
 	}
 	if reason == "" && int64(min(m.pages, 1<<40)*m.pageSize) > u.limit {
 		return u.tooLarge(why)

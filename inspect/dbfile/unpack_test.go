@@ -1,6 +1,7 @@
 package dbfile_test
 
 import (
+	"archive/tar"
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
@@ -149,6 +150,39 @@ func TestPackedDamage(t *testing.T) {
 	}
 }
 
+// A tar archive is named as what it is: the pages in it begin where second pages of
+// a database might.
+func TestTar(t *testing.T) {
+	t.Parallel()
+	b := build(t, 4096)
+	b.put("meta", "k", []byte("v"))
+	path := b.done()
+	seal(t, path)
+	db, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	w := tar.NewWriter(&packed)
+	if err := w.WriteHeader(&tar.Header{Name: "snapshot.db", Mode: 0o600, Size: int64(len(db))}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(db); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{"tar": packed.Bytes(), "tgz": gzipped(t, &packed)} {
+		file := filepath.Join(t.TempDir(), "snapshot."+name)
+		write(t, file, content)
+		_, err := dbfile.Open(t.Context(), file, dbfile.Options{TempDir: t.TempDir()})
+		if !errors.Is(err, keyspace.ErrNotDatabase) || !strings.Contains(err.Error(), "a tar archive") || !strings.Contains(err.Error(), file) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // zeros is a stream of zeros.
 type zeros struct{}
 
@@ -183,13 +217,14 @@ func TestBombs(t *testing.T) {
 		want   error
 		say    string
 	}{
-		"gzip of zeros":        {gzipped(t, io.LimitReader(zeros{}, large)), 0, keyspace.ErrNotDatabase, "full of zeros"},
-		"behind the database":  {gzipped(t, bomb(10, large)), 0, dbfile.ErrUnpack, "goes on behind the database"},
-		"zstd, right in size":  {zstandard(t, bomb(large/4096, large)), 0, dbfile.ErrUnpack, "times its own size"},
-		"gzip, right in size":  {gzipped(t, bomb(large/4096, large)), 0, dbfile.ErrUnpack, "times its own size"},
-		"zip":                  {zipOf(t, "a", bomb(large/4096, large)), 0, dbfile.ErrUnpack, "times its own size"},
-		"a limit of one's own": {gzipped(t, bomb(1000, 1000*4096)), 1 << 20, dbfile.ErrUnpack, "more than 1 MB"},
-		"claims much":          {gzipped(t, bomb(1<<50, 1000)), 0, dbfile.ErrUnpack, "more than 16384 MB"},
+		"gzip of zeros":         {gzipped(t, io.LimitReader(zeros{}, large)), 0, keyspace.ErrNotDatabase, "full of zeros"},
+		"behind the database":   {gzipped(t, bomb(10, large)), 0, dbfile.ErrUnpack, "goes on behind the database"},
+		"zstd, right in size":   {zstandard(t, bomb(large/4096, large)), 0, dbfile.ErrUnpack, "times its own size"},
+		"gzip, right in size":   {gzipped(t, bomb(large/4096, large)), 0, dbfile.ErrUnpack, "times its own size"},
+		"zip":                   {zipOf(t, "a", bomb(large/4096, large)), 0, dbfile.ErrUnpack, "times its own size"},
+		"a limit of one's own":  {gzipped(t, bomb(1000, 1000*4096)), 1 << 20, dbfile.ErrUnpack, "more than 1 MB"},
+		"a limit of some bytes": {gzipped(t, bomb(1000, 1000*4096)), 1000, dbfile.ErrUnpack, "more than 1000 bytes"},
+		"claims much":           {gzipped(t, bomb(1<<50, 1000)), 0, dbfile.ErrUnpack, "more than 16384 MB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tmp := t.TempDir()

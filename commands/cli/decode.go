@@ -295,6 +295,11 @@ func Encryption(s registry.Seal) string {
 	return s.Provider + ":" + s.KeyName
 }
 
+// Sealed tells that the value could not be opened.
+func (v Value) Sealed() bool {
+	return v.Encryption != "" && v.Object == nil && v.Text == nil && v.Bytes == nil
+}
+
 // JSON returns the value as a JSON document when it is one.
 func (v Value) JSON() []byte {
 	switch {
@@ -315,7 +320,7 @@ func (v Value) String() string {
 		return string(v.Object)
 	case v.Text != nil:
 		return *v.Text
-	case v.Encryption != "" && v.Bytes == nil:
+	case v.Sealed():
 		return fmt.Sprintf("(%d bytes, sealed with %s)", v.size, v.Encryption)
 	}
 	return fmt.Sprintf("(%d bytes)", v.size)

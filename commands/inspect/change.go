@@ -12,8 +12,9 @@ import (
 )
 
 // changes says what a record changed against the one before (nil: there was
-// none), as data and as lines for people. now is its value decoded.
-func changes(dec *cli.Decoding, prev *keyspace.Record, rec keyspace.Record, now cli.Value, managed bool) ([]inspect.Change, []string, error) {
+// none), as data and as lines for people. now is its value decoded; sealed counts
+// the pairs of which one could not be opened.
+func changes(dec *cli.Decoding, prev *keyspace.Record, rec keyspace.Record, now cli.Value, managed bool, sealed *int) ([]inspect.Change, []string, error) {
 	if prev == nil {
 		if rec.Version > 1 {
 			return nil, []string{"the version before was compacted away"}, nil
@@ -22,7 +23,12 @@ func changes(dec *cli.Decoding, prev *keyspace.Record, rec keyspace.Record, now 
 	}
 	before := dec.Value(*prev)
 	if before.JSON() == nil || now.JSON() == nil {
-		notes := []string{fmt.Sprintf("value: %d → %d bytes", len(prev.Value), len(rec.Value))}
+		note := fmt.Sprintf("value: %d → %d bytes", len(prev.Value), len(rec.Value))
+		if before.Sealed() || now.Sealed() {
+			*sealed++
+			note += ", sealed"
+		}
+		notes := []string{note}
 		if before.Problem != "" && before.Problem != now.Problem {
 			notes = append(notes, "before: "+before.Problem)
 		}
@@ -49,6 +55,13 @@ func changes(dec *cli.Decoding, prev *keyspace.Record, rec keyspace.Record, now 
 		notes = append(notes, changeLine(c))
 	}
 	return ch, notes, nil
+}
+
+// warnSealed says once what the pairs that stayed sealed lack.
+func warnSealed(env *cli.Env, decoder *cli.DecodeFlags, sealed int) {
+	if sealed > 0 {
+		env.Warn("%d changed values are sealed, and what changed inside is not shown; %s", sealed, decoder.SealedHint())
+	}
 }
 
 func quoted(lease int64) []byte {

@@ -27,6 +27,7 @@ type diffOptions struct {
 	managed   bool
 	exitCode  bool
 	dec       *cli.Decoding
+	sealed    int // changed values that could not be opened
 }
 
 func newDiffCmd(env *cli.Env) *cobra.Command {
@@ -174,6 +175,7 @@ func (o *diffOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	warnSealed(o.env, &o.decoder, o.sealed)
 	if n > 0 && (replicas || o.exitCode) {
 		return cli.Failf(cli.Integrity, "%d keys differ between %s and %s", n, o.from.text, o.to.text)
 	}
@@ -287,7 +289,7 @@ func (o *diffOptions) view(d inspect.Difference) (diffView, error) {
 		return v, nil
 	}
 	var err error
-	v.Changes, v.lines, err = changes(o.dec, d.Old, *d.New, o.dec.Value(*d.New), o.managed)
+	v.Changes, v.lines, err = changes(o.dec, d.Old, *d.New, o.dec.Value(*d.New), o.managed, &o.sealed)
 	if v.Changes == nil {
 		v.Notes = v.lines
 	}

@@ -24,6 +24,7 @@ type historyOptions struct {
 	diff, values   bool
 	managed        bool
 	dec            *cli.Decoding
+	sealed         int // changed values that could not be opened
 }
 
 func newHistoryCmd(env *cli.Env) *cobra.Command {
@@ -125,6 +126,7 @@ func (o *historyOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
+	warnSealed(o.env, &o.decoder, o.sealed)
 	if n > 0 || o.prefix {
 		return s.Close("no surviving change under this prefix")
 	}
@@ -187,7 +189,7 @@ func (o *historyOptions) view(e keyspace.Event) (eventView, error) {
 		return v, nil
 	}
 	var err error
-	v.Changes, v.notes, err = changes(o.dec, e.Prev, e.Record, now, o.managed)
+	v.Changes, v.notes, err = changes(o.dec, e.Prev, e.Record, now, o.managed, &o.sealed)
 	return v, err
 }
 

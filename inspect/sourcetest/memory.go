@@ -135,6 +135,9 @@ func (m *Memory) Close() error { return nil }
 func (m *Memory) Records(ctx context.Context, r keyspace.Range) iter.Seq2[keyspace.Record, error] {
 	return func(yield func(keyspace.Record, error) bool) {
 		recs, err := m.records(r)
+		if err == nil {
+			err = ctx.Err() // also of an empty range
+		}
 		if err != nil {
 			yield(keyspace.Record{}, err)
 			return

@@ -102,7 +102,7 @@ func (o *sandboxOptions) run(ctx context.Context) error {
 // withOwnHint replaces the hints that name flags of --db, which a sandbox has not.
 func withOwnHint(err error) error {
 	var sum *dbfile.ChecksumError
-	hint := ""
+	var hint string
 	switch {
 	case errors.As(err, &sum):
 		hint = "use another copy of the snapshot; the reading commands look into this one with --db and --db-skip-hash-check"

@@ -54,7 +54,7 @@ func TestExamineFlips(t *testing.T) {
 			continue
 		}
 		n := 0
-		sum, err := s.Examine(t.Context(), func(f dbfile.Finding) { n++ })
+		sum, err := s.Examine(t.Context(), func(dbfile.Finding) { n++ })
 		if err != nil {
 			t.Errorf("byte %d: %v", at, err)
 		}

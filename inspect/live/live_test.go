@@ -386,7 +386,7 @@ func TestBadSnapshot(t *testing.T) {
 			}
 			return b, nil
 		}, keyspace.ErrCorrupt},
-		"refused": {func(_ int, b []byte) ([]byte, error) { return nil, status.Error(codes.Internal, "disk on fire") }, nil},
+		"refused": {func(_ int, _ []byte) ([]byte, error) { return nil, status.Error(codes.Internal, "disk on fire") }, nil},
 	} {
 		rec := &recorder{}
 		rec.stream = func(method string, ss grpc.ServerStream) (grpc.ServerStream, error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"iter"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
@@ -69,19 +70,17 @@ type loaded struct {
 
 // batches reads the records at places in order; an empty batch is behind the last
 // one, and next is not called again after it or an error. A batch is valid until
-// the second call from its own. Where there is more than one, another core reads
-// ahead: in key order each record is somewhere else in the file, and most of the
-// time goes into waiting for memory. stop ends that; it must be called.
+// the next call. Where there is more than one, other cores read ahead: in key order
+// each record is somewhere else in the file, and most of the time goes into waiting
+// for memory. stop ends that; it must be called.
 func (s *Source) batches(ctx context.Context, places []uint64, keysOnly bool) (next func() ([]keyspace.Record, error), stop func()) {
-	read := func(into []keyspace.Record) (l loaded) {
-		n := min(step, len(places))
+	read := func(into []keyspace.Record, places []uint64) (l loaded) {
 		l.err = pipeline.Guard(func() (err error) {
-			if l.batch, err = s.load(into, places[:n], keysOnly); err != nil {
+			if l.batch, err = s.load(into, places, keysOnly); err != nil {
 				return err
 			}
 			return s.check(ctx)
 		})
-		places = places[n:]
 		return l
 	}
 	if len(places) <= step {
@@ -89,39 +88,49 @@ func (s *Source) batches(ctx context.Context, places []uint64, keysOnly bool) (n
 			if len(places) == 0 {
 				return nil, nil
 			}
-			l := read(make([]keyspace.Record, 0, len(places)))
+			l := read(make([]keyspace.Record, 0, len(places)), places)
+			places = nil
 			return l.batch, l.err
 		}, func() {}
 	}
-	// One batch is in the consumer's hands, some wait, one is being read.
-	const waiting = 4
-	var buffers [waiting + 2][]keyspace.Record
-	ahead, quit := make(chan loaded, waiting), make(chan struct{})
-	go func() {
-		defer close(ahead)
-		for i := 0; len(places) > 0; i++ {
-			b := &buffers[i%len(buffers)]
-			if *b == nil {
-				*b = make([]keyspace.Record, 0, step)
+	// Each reader takes every so manieth batch. One of its batches may be in the
+	// consumer's hands, some wait, one is being read.
+	const waiting = 2
+	readers := min(runtime.GOMAXPROCS(0), 4)
+	ahead, quit := make([]chan loaded, readers), make(chan struct{})
+	for r := range ahead {
+		ahead[r] = make(chan loaded, waiting)
+		go func() {
+			defer close(ahead[r])
+			var buffers [waiting + 2][]keyspace.Record
+			for i, n := r*step, 0; i < len(places); i, n = i+readers*step, n+1 {
+				b := &buffers[n%len(buffers)]
+				if *b == nil {
+					*b = make([]keyspace.Record, 0, step)
+				}
+				l := read((*b)[:0], places[i:min(i+step, len(places))])
+				select {
+				case ahead[r] <- l:
+				case <-quit:
+					return
+				}
+				if l.err != nil {
+					return
+				}
 			}
-			l := read((*b)[:0])
-			select {
-			case ahead <- l:
-			case <-quit:
-				return
-			}
-			if l.err != nil {
-				return
-			}
-		}
-	}()
+		}()
+	}
+	turn := 0
 	next = func() ([]keyspace.Record, error) {
-		l := <-ahead
+		l := <-ahead[turn] // closed: behind the last one
+		turn = (turn + 1) % readers
 		return l.batch, l.err
 	}
 	stop = func() {
 		close(quit)
-		for range ahead { // the source may be closed once nobody reads any more
+		for _, a := range ahead {
+			for range a { // the source may be closed once nobody reads any more
+			}
 		}
 	}
 	return next, stop

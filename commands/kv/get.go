@@ -46,7 +46,8 @@ and printed as it comes: memory stays small. --order, --sort-by and the
 --min/--max flags need the whole range at once, in the server too.
 
 Server cost: what the range holds is read and sent once, by a follower where
-there is one and --consistency=s allows it.
+there is one and --consistency=s allows it. To count a range the server holds up
+its writes for as long as that takes, 0.2 s for a million keys.
 
 A key that does not exist ends with exit code 4 (as etcdctl: 0).`,
 		Example: `  etcdctl-plus get foo

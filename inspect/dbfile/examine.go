@@ -219,12 +219,19 @@ func (w *walker) page(id uint64, lo, hi []byte, depth int) error {
 
 func (w *walker) branches(pg *page, lo, hi []byte, depth int) error {
 	x := w.x
+	end := uint64(pageHeaderLen + pg.count*elementLen)
 	for i := range pg.count {
 		key, child, err := x.p.branch(pg, i)
 		if err != nil {
 			x.because(w.name, err)
+			end = 0
 			continue
 		}
+		at := uint64(pageHeaderLen + i*elementLen)
+		if at += uint64(le.Uint32(pg.body[at:])); end != 0 && at != end {
+			x.found(pg.id, w.name, "the key of branch element %d does not follow what comes before it: elements are missing, or overlap", i)
+		}
+		end = at + uint64(len(key))
 		from, to := key, hi
 		if i+1 < pg.count {
 			if next, _, err := x.p.branch(pg, i+1); err == nil {
@@ -244,15 +251,18 @@ func (w *walker) branches(pg *page, lo, hi []byte, depth int) error {
 
 func (w *walker) leaves(pg *page, lo, hi []byte) {
 	x := w.x
-	end := uint64(0)
+	// bbolt writes the data of elements without gaps behind the last element: a count
+	// that became smaller leaves one.
+	end := pg.start + pageHeaderLen + uint64(pg.count)*elementLen
 	for i := range pg.count {
 		it, err := x.p.leaf(pg, i)
 		if err != nil {
 			x.because(w.name, err)
+			end = 0
 			continue
 		}
-		if it.dataAt < end {
-			x.found(pg.id, w.name, "leaf element %d overlaps the one before", i)
+		if end != 0 && it.dataAt != end {
+			x.found(pg.id, w.name, "the data of leaf element %d does not follow what comes before it: elements are missing, or overlap", i)
 		}
 		end = it.valueAt + uint64(len(it.value))
 		if lo != nil && bytes.Compare(it.key, lo) < 0 || hi != nil && bytes.Compare(it.key, hi) >= 0 ||

@@ -194,8 +194,20 @@ func (p *pager) checkElements(pg *page) error {
 	if pageHeaderLen+pg.count*elementLen > len(pg.body) {
 		return p.corrupt(pg.id, "%d elements do not fit into the page", pg.count)
 	}
-	if pg.flags == flagBranch && pg.count == 0 {
-		return p.corrupt(pg.id, "a branch page is empty")
+	if pg.count == 0 {
+		if pg.flags == flagBranch {
+			return p.corrupt(pg.id, "a branch page is empty")
+		}
+		return nil
+	}
+	// bbolt writes data right behind the last element: a count that became smaller, and
+	// hides elements, leaves a gap.
+	offset := le.Uint32(pg.body[pageHeaderLen:])
+	if pg.flags == flagLeaf {
+		offset = le.Uint32(pg.body[pageHeaderLen+4:])
+	}
+	if offset != uint32(pg.count*elementLen) {
+		return p.corrupt(pg.id, "its data does not begin behind its %d elements", pg.count)
 	}
 	return nil
 }

@@ -129,6 +129,7 @@ func (v *verification) objects(ctx context.Context) error {
 		v.skip(LevelObjects, "nothing of Kubernetes is in it")
 	case v.r.SealedValues > 0:
 		v.skip(LevelObjects, fmt.Sprintf("%d values stayed sealed", v.r.SealedValues))
+		v.at(LevelObjects).Partly = true
 	}
 	return nil
 }

@@ -193,6 +193,7 @@ func jsonErrors(env *cli.Env) bool {
 const (
 	groupData    = "data"
 	groupInspect = "inspect"
+	groupBackup  = "backup"
 	groupMore    = "more"
 )
 

@@ -14,6 +14,7 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/kv"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/registry"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/sandbox"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/snapshot"
 )
 
 const rootLong = `etcdctl-plus reads, checks and tends etcd, and Kubernetes' data in it.
@@ -67,6 +68,7 @@ func NewRoot(env *cli.Env) *cobra.Command {
 	}
 	if !env.DropIn() {
 		add(root, groupInspect, "Look inside, live or in a file:", registry.New(env), inspect.New(env))
+		add(root, groupBackup, "Backups:", snapshot.New(env))
 		add(root, groupMore, "More:", sandbox.New(env), help.NewVersion(env), help.NewOptions(root))
 	} else {
 		add(root, groupMore, "More:", help.NewVersion(env), help.NewOptions(root))

@@ -79,19 +79,23 @@ type Report struct {
 	Sealed        bool          `json:"sealed"`
 	Revision      int64         `json:"revision,omitempty"`
 	CompactRev    int64         `json:"compactRev,omitempty"`
-	Version       string        `json:"version,omitempty"`
-	Pages         int64         `json:"pages,omitempty"`
-	Records       int64         `json:"records,omitempty"`
-	Keys          int64         `json:"keys,omitempty"`
-	Leases        int64         `json:"leases,omitempty"`
-	Objects       int64         `json:"objects,omitempty"`
-	SealedValues  int64         `json:"sealedValues,omitempty"`
-	Encryption    []string      `json:"encryption,omitempty"`
-	HashKV        *uint32       `json:"hashKV,omitempty"`
-	Damage        int           `json:"damage"`
-	Warnings      int           `json:"warnings"`
-	Levels        []LevelResult `json:"levels"`
-	Note          string        `json:"note,omitempty"`
+	// CompactScheduled is a compaction that was begun and not finished; 0: none.
+	CompactScheduled int64         `json:"compactScheduled,omitempty"`
+	RaftIndex        uint64        `json:"raftIndex,omitempty"`
+	RaftTerm         uint64        `json:"raftTerm,omitempty"`
+	Version          string        `json:"version,omitempty"`
+	Pages            int64         `json:"pages,omitempty"`
+	Records          int64         `json:"records,omitempty"`
+	Keys             int64         `json:"keys,omitempty"`
+	Leases           int64         `json:"leases,omitempty"`
+	Objects          int64         `json:"objects,omitempty"`
+	SealedValues     int64         `json:"sealedValues,omitempty"`
+	Encryption       []string      `json:"encryption,omitempty"`
+	HashKV           *uint32       `json:"hashKV,omitempty"`
+	Damage           int           `json:"damage"`
+	Warnings         int           `json:"warnings"`
+	Levels           []LevelResult `json:"levels"`
+	Note             string        `json:"note,omitempty"`
 
 	Drill *Drilled `json:"drill,omitempty"`
 }
@@ -103,7 +107,6 @@ type verification struct {
 	r      *Report
 	src    *dbfile.Source
 	opened bool // the file could be opened as a database
-	sum    dbfile.Examined
 	sealed bool // the checksum was compared, and fits
 }
 
@@ -352,15 +355,16 @@ func (v *verification) pages(ctx context.Context) error {
 	if records {
 		v.begin(LevelRecords)
 	}
-	sum, err := v.src.Examine(ctx, func(f dbfile.Finding) {
+	seals := sealNames{}
+	sum, err := v.src.ExamineEach(ctx, func(f dbfile.Finding) {
 		if found := fromFile(f); found.Level == LevelPages || records {
 			v.found(found)
 		}
-	})
+	}, seals.see)
 	if err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
-	v.sum = sum
+	v.r.Encryption = seals.sorted()
 	v.r.Pages, v.r.Records, v.r.Keys, v.r.Leases = sum.Pages, sum.Records, sum.Keys, sum.Leases
 	return nil
 }
@@ -393,7 +397,8 @@ func (v *verification) checksum(ctx context.Context) error {
 		return fmt.Errorf("verify: %w", err)
 	}
 	v.r.Kind, v.r.Revision, v.r.CompactRev, v.r.Version = info.Kind, info.Revision, info.CompactRev, info.Version
-	v.r.DatabaseBytes = info.Bytes
+	v.r.DatabaseBytes, v.r.CompactScheduled = info.Bytes, info.CompactScheduled
+	v.r.RaftIndex, v.r.RaftTerm = v.src.RaftIndex()
 	if m := v.o.Manifest; m != nil {
 		if info.Revision != m.Revision {
 			v.say(LevelSeal, "it is at revision %d, the manifest says %d", info.Revision, m.Revision)

@@ -40,6 +40,7 @@ var settings = sync.OnceFunc(func() {
 // NewRoot builds the command tree for env's personality.
 func NewRoot(env *cli.Env) *cobra.Command {
 	settings()
+	env.Version = help.Short()
 	root := &cobra.Command{
 		Use:           env.Name,
 		Short:         "Read, check and tend etcd and the Kubernetes data in it",

@@ -13,6 +13,6 @@ func New(env *cli.Env) *cobra.Command {
 		Use:   "snapshot",
 		Short: "Save, verify and restore snapshots",
 	}
-	c.AddCommand(newVerifyCmd(env))
+	c.AddCommand(newSaveCmd(env), newVerifyCmd(env))
 	return c
 }

@@ -245,6 +245,7 @@ func benchLoad(ctx context.Context, b *bencher) error {
 	fmt.Printf("\n| live command | time | peak / anonymous | put p99 idle / meanwhile |\n|---|---|---|---|\n")
 	for _, args := range [][]string{
 		{"get", "", "--prefix", "--count-only"},
+		{"get", "", "--prefix", "--count-only", "--server-count"},
 		{"get", "", "--prefix", "--keys-only"},
 		{"get", "", "--prefix", "-w", "json"},
 		{"inspect", "keys"},

@@ -64,6 +64,7 @@ type Source struct {
 	kind    keyspace.Kind
 	f       *os.File
 	remove  string // the private copy, to remove on Close
+	packing []string
 	size    int64
 	modTime time.Time
 	pager   pager
@@ -81,8 +82,9 @@ type Source struct {
 	clusterID, memberID uint64
 	memberIDs           map[uint64]bool
 
-	seal     func(context.Context) error // waits for the checksum of a snapshot
-	stopSeal context.CancelFunc
+	seal      func(context.Context) error // waits for the checksum of a snapshot
+	comparing bool                        // there is one to wait for
+	stopSeal  context.CancelFunc
 
 	mu      sync.Mutex
 	readers int
@@ -269,6 +271,7 @@ func (s *Source) startSeal(ignore bool) {
 	if s.kind != keyspace.Snapshot || ignore {
 		return
 	}
+	s.comparing = true
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	var err error

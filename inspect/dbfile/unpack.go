@@ -66,6 +66,10 @@ func packed(head []byte) string {
 	return ""
 }
 
+// Packing names what the file was packed with, from the inside out: "gzip", "zstd",
+// "zip"; nil: it was not.
+func (s *Source) Packing() []string { return s.packing }
+
 // unpack replaces an opened archive by a private file with the database in it. Of
 // any other file it does nothing.
 func (s *Source) unpack(ctx context.Context, dir string, limit int64) error {
@@ -94,7 +98,7 @@ func (s *Source) unpack(ctx context.Context, dir string, limit int64) error {
 		return errors.Join(err, dst.Close(), os.Remove(dst.Name()))
 	}
 	s.f.Close()
-	s.f, s.remove = dst, dst.Name()
+	s.f, s.remove, s.packing = dst, dst.Name(), []string{kind}
 	return nil
 }
 

@@ -192,6 +192,7 @@ func jsonErrors(env *cli.Env) bool {
 // group ids of the command list.
 const (
 	groupData    = "data"
+	groupFiles   = "files"
 	groupInspect = "inspect"
 	groupMore    = "more"
 )

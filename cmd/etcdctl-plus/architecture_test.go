@@ -35,11 +35,12 @@ var layers = map[string]int{
 	"registry/yaml":               0,
 	"registry/kmsclient":          1, // the one package below registry that talks to anything: KMS plugins, for seal
 
-	"inspect":     4, // analyses over a source
-	"backup":      4,
-	"watchtail":   4,
-	"output":      4,
-	"completions": 4,
+	"inspect":      4, // analyses over a source
+	"backup/place": 0, // names that files get for good
+	"backup":       4,
+	"watchtail":    4,
+	"output":       4,
+	"completions":  4,
 
 	"commands/config": 5, // settings
 	"commands/cli":    6, // Env: settings become a client or a source
@@ -59,7 +60,7 @@ var owners = map[string][]string{
 	"charm.land/lipgloss/v2":              {"output", "commands/cli"},
 	"go.etcd.io/etcd/server/v3":           {"inspect/sandbox"},
 	"go.etcd.io/etcd/etcdutl/v3":          {"inspect/sandbox"},
-	"go.etcd.io/bbolt":                    {"inspect/sandbox", "cmd/bench-peers"}, // it writes, and trusts its files
+	"go.etcd.io/bbolt":                    {"inspect/sandbox", "backup", "cmd/bench-peers"}, // it writes, and trusts its files
 	"k8s.io/api":                          {"registry/schema/gen", "cmd/bench-peers"},
 	"k8s.io/apiserver":                    {"registry/kmsclient/kmstest"}, // which only tests import
 	"k8s.io/apiextensions-apiserver":      {"registry/schema/gen"},
@@ -68,8 +69,9 @@ var owners = map[string][]string{
 	"k8s.io/apimachinery":                 {"commands/registry", "cmd/bench-peers"},
 	"github.com/fxamacker/cbor":           {"registry/cbor"},
 	"k8s.io/kms":                          {"registry/kmsclient/kmstest"}, // its generated messages cost every start
-	"github.com/klauspost/compress":       {"registry/schema", "inspect/dbfile"},
-	"github.com/rogpeppe/go-internal":     {"inspect/sourcetest/server"}, // only tests import it
+	"github.com/klauspost/compress":       {"registry/schema", "inspect/dbfile", "backup"},
+	"filippo.io/age":                      {"inspect/dbfile", "backup", "commands/cli"}, // reads, writes, and parses keys
+	"github.com/rogpeppe/go-internal":     {"inspect/sourcetest/server"},                // only tests import it
 	"sigs.k8s.io/structured-merge-diff":   {},
 	"github.com/prometheus/client_golang": {"inspect/sandbox"},
 }

@@ -166,6 +166,8 @@ func Describe(err error) *Error {
 		if errors.As(err, &sum) {
 			d.Hint = "use another copy of the snapshot; --db-skip-hash-check reads this one all the same"
 		}
+	case errors.Is(err, dbfile.ErrEncrypted):
+		d.Code, d.Hint = Config, "--identity FILE names the file with the age identity it was encrypted to"
 	case errors.Is(err, dbfile.ErrUnpack):
 		d.Code = Data
 		d.Hint = "if you trust the file, allow more with --db-unpack-limit BYTES"

@@ -79,9 +79,18 @@ func (s *Source) Examine(ctx context.Context, report func(Finding)) (Examined, e
 		return Examined{}, err
 	}
 	defer s.release()
-	x := &examiner{s: s, p: &s.pager, ctx: ctx, report: report, seen: newBitmap(s.pager.meta.pages), leases: map[int64]bool{}}
+	x := s.examiner(ctx, report)
 	err := pipeline.Guard(x.run)
 	return x.sum, err
+}
+
+func (s *Source) examiner(ctx context.Context, report func(Finding)) *examiner {
+	x := &examiner{s: s, p: &s.pager, ctx: ctx, seen: newBitmap(s.pager.meta.pages), leases: map[int64]bool{}}
+	x.report = func(f Finding) {
+		x.reported++
+		report(f)
+	}
+	return x
 }
 
 type examiner struct {
@@ -94,8 +103,13 @@ type examiner struct {
 	leases map[int64]bool
 	steps  int
 
-	entries []entry
-	last    keyspace.Revision
+	entries  []entry
+	last     keyspace.Revision
+	reported int // findings so far
+
+	entry         func(bucket string, it item) error // of Salvage: takes what is sound
+	taken, carved int64
+	failed        error // of entry
 }
 
 // found reports damage to pages.
@@ -114,9 +128,18 @@ func (x *examiner) because(bucket string, err error) {
 }
 
 func (x *examiner) run() error {
+	if t := x.s.truncated; t != nil {
+		x.report(Finding{Page: -1, Reason: fmt.Sprintf("the file has %d bytes, its pages need %d: cut short", t.Have, t.Want)})
+	}
 	x.metas()
+	before := x.reported
 	if err := x.buckets(); err != nil {
 		return err
+	}
+	if x.entry != nil && x.reported > before {
+		if err := x.carve(); err != nil {
+			return err
+		}
 	}
 	x.free()
 	x.marks()
@@ -150,6 +173,11 @@ func (x *examiner) buckets() error {
 	if err != nil {
 		return err
 	}
+	names := map[string]bool{}
+	for _, it := range roots {
+		names[string(it.key)] = true
+	}
+	x.missing(names)
 	// Leases first: records are held against them.
 	slices.SortStableFunc(roots, func(a, b item) int {
 		return bool2int(string(b.key) == bucketLease) - bool2int(string(a.key) == bucketLease)
@@ -161,11 +189,27 @@ func (x *examiner) buckets() error {
 			x.because(name, err)
 			continue
 		}
-		if err := x.tree(b, name, x.taker(name)); err != nil {
+		if err := x.tree(b, name, x.keeping(name, x.taker(name))); err != nil {
 			return err
+		}
+		if x.failed != nil {
+			return x.failed
 		}
 	}
 	return nil
+}
+
+// keeping hands on to Salvage what look has nothing to say about.
+func (x *examiner) keeping(name string, look func(item)) func(item) {
+	if x.entry == nil {
+		return look
+	}
+	return func(it item) {
+		before := x.reported
+		if look(it); x.reported == before && !it.isBucket && x.failed == nil {
+			x.failed = x.entry(name, it)
+		}
+	}
 }
 
 func bool2int(b bool) int {

@@ -171,6 +171,7 @@ type Plan struct {
 	started time.Time
 	drop    [][]byte
 	grant   []int64
+	leases  bool // some key's lease is not in the file
 	sum     [sha256.Size]byte
 	space   func(dir string) (free int64, ok bool)
 }
@@ -233,14 +234,20 @@ func Prepare(ctx context.Context, path string, o Options) (_ *Plan, err error) {
 	if err := p.verify(ctx); err != nil {
 		return nil, err
 	}
-	if err := p.content(ctx); err != nil {
+	p.Keys, p.DBBytes = p.Verified.Keys, p.src.SizeInPages()
+	if !p.Rebuilt {
+		if err := p.content(ctx, p.src); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.hash(ctx); err != nil {
 		return nil, err
 	}
 	if err := p.identity(); err != nil {
 		return nil, err
 	}
 	if err := p.room(); err != nil {
-		return p, err
+		return nil, err
 	}
 	p.Seconds = time.Since(p.started).Seconds()
 	return p, nil
@@ -348,13 +355,15 @@ func (p *Plan) verify(ctx context.Context) error {
 		return &dbfile.NotDatabaseError{Path: p.Snapshot, What: "a folder", Hint: "of a data folder give the file member/snap/db, with --skip-hash-check; what only its write-ahead log has is not in it"}
 	}
 	damage := map[backup.Level]int{}
-	leases := false
 	p.Verified, err = backup.Verify(ctx, p.Snapshot, backup.VerifyOptions{
 		Level: backup.LevelRecords, File: p.o.File, SkipChecksum: p.o.SkipChecksum, Report: func(f backup.Finding) {
+			if f.Warning && f.Level == backup.LevelFile {
+				return // of the file's mode; it is only read
+			}
 			if !f.Warning {
 				damage[f.Level]++
 			}
-			leases = leases || f.Warning && f.Key != nil
+			p.leases = p.leases || f.Warning && f.Key != nil
 			if p.o.Report != nil {
 				p.o.Report(f)
 			}
@@ -363,18 +372,17 @@ func (p *Plan) verify(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	readable := damage[backup.LevelFile] == 0 && p.Verified.Revision > 0
-	if p.Verified.Damage > 0 && !(p.o.AcceptFindings && readable) {
-		return &FindingsError{Report: p.Verified, Readable: readable}
-	}
-	if !p.Verified.Sealed && !p.o.SkipChecksum && !p.o.AcceptFindings {
-		return fmt.Errorf("restore %s: %w", p.Snapshot, ErrUnsealed)
-	}
-	p.Rebuilt = damage[backup.LevelPages]+damage[backup.LevelRecords] > 0
+	p.Rebuilt = damage[backup.LevelFile]+damage[backup.LevelPages]+damage[backup.LevelRecords] > 0
 	file := p.o.File
-	file.IgnoreChecksum = true // it was looked at
-	if p.src, err = dbfile.Open(ctx, p.Snapshot, file); err != nil {
+	file.IgnoreChecksum, file.Damaged = true, p.Rebuilt // it was looked at
+	p.src, err = dbfile.Open(ctx, p.Snapshot, file)
+	switch {
+	case p.Verified.Damage > 0 && (err != nil || !p.o.AcceptFindings):
+		return &FindingsError{Report: p.Verified, Readable: err == nil}
+	case err != nil:
 		return fmt.Errorf("restore: %w", err)
+	case !p.Verified.Sealed && !p.o.SkipChecksum && !p.o.AcceptFindings:
+		return fmt.Errorf("restore %s: %w", p.Snapshot, ErrUnsealed)
 	}
 	// Two openings must be of one file. What happens to it from here on the source finds.
 	after, err := os.Stat(p.Snapshot)
@@ -384,18 +392,12 @@ func (p *Plan) verify(ctx context.Context) error {
 	if !os.SameFile(before, after) || before.Size() != after.Size() || !before.ModTime().Equal(after.ModTime()) {
 		return &dbfile.ChangedError{Path: p.Snapshot, How: "it is not the file that was verified"}
 	}
-	if leases {
-		return p.findMissingLeases(ctx)
-	}
 	return nil
 }
 
 // findMissingLeases lists the live keys whose lease is not in the file.
-func (p *Plan) findMissingLeases(ctx context.Context) error {
-	leases, err := p.src.Leases(ctx)
-	if p.Rebuilt && errors.Is(err, keyspace.ErrCorrupt) {
-		err = nil // those that decode count
-	}
+func (p *Plan) findMissingLeases(ctx context.Context, src *dbfile.Source) error {
+	leases, err := src.Leases(ctx)
 	if err != nil {
 		return fmt.Errorf("restore: read leases: %w", err)
 	}
@@ -404,10 +406,7 @@ func (p *Plan) findMissingLeases(ctx context.Context) error {
 		have[l.ID] = true
 	}
 	missing := map[int64][]string{}
-	for rec, err := range p.src.Records(ctx, keyspace.All()) {
-		if p.Rebuilt && errors.Is(err, keyspace.ErrCorrupt) {
-			break // what comes behind the damage is not known
-		}
+	for rec, err := range src.Records(ctx, keyspace.All()) {
 		if err != nil {
 			return fmt.Errorf("restore: look for leases: %w", err)
 		}
@@ -433,19 +432,21 @@ func (p *Plan) findMissingLeases(ctx context.Context) error {
 	return nil
 }
 
-// content finds out what the restored keyspace will be.
-func (p *Plan) content(ctx context.Context) error {
-	info, err := p.src.Info(ctx)
+// content finds out what the restored keyspace will be. Of a damaged file that is known
+// when its database was made anew; then src is that one.
+func (p *Plan) content(ctx context.Context, src *dbfile.Source) error {
+	info, err := src.Info(ctx)
 	if err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	p.Keys, p.DBBytes = p.Verified.Keys, info.Bytes
 	p.Revision, p.NewRev, p.CompactRev = info.Revision, info.Revision, info.OldestRev()
+	if p.leases || p.Rebuilt {
+		if err := p.findMissingLeases(ctx, src); err != nil {
+			return err
+		}
+	}
 	if p.o.Kubernetes {
-		for rec, err := range p.src.Records(ctx, keyspace.Prefix([]byte(masterLeases))) {
-			if p.Rebuilt && errors.Is(err, keyspace.ErrCorrupt) {
-				break
-			}
+		for rec, err := range src.Records(ctx, keyspace.Prefix([]byte(masterLeases))) {
 			if err != nil {
 				return fmt.Errorf("restore: look for API servers' leases: %w", err)
 			}
@@ -468,12 +469,17 @@ func (p *Plan) content(ctx context.Context) error {
 		p.NewRev += int64(p.Bump)
 		p.CompactRev = p.NewRev
 	}
-	if p.AuthEnabled, err = p.src.AuthEnabled(ctx); err == nil {
-		p.Alarms, err = p.src.Alarms(ctx)
+	if p.AuthEnabled, err = src.AuthEnabled(ctx); err == nil {
+		p.Alarms, err = src.Alarms(ctx)
 	}
-	if err != nil && !p.Rebuilt {
+	if err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
+	return nil
+}
+
+// hash finds the SHA-256 of the file's pages.
+func (p *Plan) hash(ctx context.Context) (err error) {
 	if p.Verified.Verdict == backup.Healthy {
 		p.sum, _, err = p.src.Trailer() // Verify has compared it
 	} else {
@@ -511,13 +517,7 @@ func (p *Plan) identity() (err error) {
 // content, the cluster, and every change that is made to the content.
 func (p *Plan) computeToken() string {
 	h := sha256.New()
-	fmt.Fprintf(h, "etcdctl-plus restore 1\n%x\n%s\n%d %d %d\n", p.sum, p.InitialCluster, p.Revision, p.Bump, p.CompactRev)
-	for _, k := range p.drop {
-		fmt.Fprintf(h, "drop %q\n", k)
-	}
-	for _, id := range p.grant {
-		fmt.Fprintf(h, "grant %x %d\n", id, p.LeaseTTL)
-	}
+	fmt.Fprintf(h, "etcdctl-plus restore 1\n%x\n%s\n%d %t %s %d %t\n", p.sum, p.InitialCluster, p.Bump, p.o.Kubernetes, p.o.MissingLeases, p.LeaseTTL, p.Rebuilt)
 	return "restore-" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 

@@ -22,6 +22,8 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
 )
 
 // Buckets of an etcd database (etcd's server/storage/schema).
@@ -69,9 +71,20 @@ func (p *Plan) options() *bolt.Options {
 	return o
 }
 
-// rebuild writes a new database of what can be read of a damaged one. bbolt would not
-// survive the damaged one itself.
+// rebuild writes a new database of what can be read of a damaged one, and plans anew by
+// what came of it. bbolt would not survive the damaged one itself.
 func (p *Plan) rebuild(ctx context.Context, db string) (err error) {
+	if err := p.salvage(ctx, db); err != nil {
+		return err
+	}
+	src, err := dbfile.Open(ctx, db, dbfile.Options{})
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.content(ctx, src), src.Close())
+}
+
+func (p *Plan) salvage(ctx context.Context, db string) (err error) {
 	b, err := bolt.Open(db, 0o600, p.options())
 	if err != nil {
 		return err
@@ -82,9 +95,14 @@ func (p *Plan) rebuild(ctx context.Context, db string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, ignoreClosed(tx.Rollback())) }()
+	for _, name := range []string{bucketKey, bucketMeta} {
+		if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
+			return err
+		}
+	}
 	const batch = 20_000 // what one transaction holds in memory
 	n := 0
-	err = p.src.Sound(ctx, func(bucket string, key, value []byte) error {
+	_, err = p.src.Salvage(ctx, func(bucket string, key, value []byte) error {
 		if n++; n%batch == 0 {
 			if err := tx.Commit(); err != nil {
 				return err
@@ -98,11 +116,8 @@ func (p *Plan) rebuild(ctx context.Context, db string) (err error) {
 			return err
 		}
 		to.FillPercent = 0.9 // keys come in order
-		if to.Get(key) != nil {
-			return nil // it came before, from another page
-		}
 		return to.Put(key, value)
-	})
+	}, func(dbfile.Finding) {}) // Verify has told them
 	if err != nil {
 		return err
 	}

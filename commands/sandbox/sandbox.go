@@ -15,7 +15,6 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/config"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
-	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sandbox"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 )

@@ -58,7 +58,10 @@ func (o *hashKVOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	file := o.file.options()
+	file, err := o.file.options(o.env)
+	if err != nil {
+		return err
+	}
 	file.IgnoreChecksum = o.skip
 	src, err := openFile(ctx, o.env, o.cmd, o.path, file)
 	if err != nil {

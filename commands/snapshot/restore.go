@@ -12,7 +12,6 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/backup"
 	"github.com/etcdctl-plus/etcdctl-plus/backup/restore"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
-	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 )
@@ -91,7 +90,8 @@ func newRestoreCmd(env *cli.Env) *cobra.Command {
 		f.Uint64Var(&o.InitialMmapSize, "initial-memory-map-size", 10<<30, "Initial memory map size of the database in bytes. It uses the default value if not defined or defined to 0")
 		return c
 	}
-	o.file.define(env, f)
+	f.Int64Var(&o.file.UnpackLimit, "db-unpack-limit", 0, "most bytes that a packed file may unpack to (0: 16 GiB, and 250 times its size)")
+	f.StringArrayVar(&o.file.Identity, "identity", nil, "file of age identities that open an encrypted snapshot (also ETCDCTL_PLUS_IDENTITY)")
 	f.StringVar(&o.Token, "initial-cluster-token", "", "token that tells this cluster from others (default: computed from the content and the cluster)")
 	f.Uint64Var(&o.InitialMmapSize, "initial-memory-map-size", 0, "bytes of address space to set aside for the database while it is changed (0: as many as needed)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "verify, say everything that would be done, and write nothing")
@@ -110,7 +110,6 @@ func (o *restoreOptions) complete(c *cobra.Command) error {
 		// Nobody can be asked there: who leaves the checksum alone wants the file as it is.
 		o.AcceptFindings, o.MissingLeases = o.SkipChecksum, restore.Keep
 	}
-	o.File = o.file.options()
 	o.Report = func(f backup.Finding) {
 		what := "damage"
 		if f.Warning {
@@ -135,6 +134,9 @@ func (o *restoreOptions) complete(c *cobra.Command) error {
 func (o *restoreOptions) run(ctx context.Context) error {
 	p, err := o.env.Printer(output.Views()...)
 	if err != nil {
+		return err
+	}
+	if o.File, err = o.file.options(o.env); err != nil {
 		return err
 	}
 	plan, err := restore.Prepare(ctx, o.path, o.Options)
@@ -174,7 +176,7 @@ func restoreError(err error) error {
 		code, hint = cli.CantCreate, "name a folder that does not exist or is empty; what is in this one was left alone"
 	case errors.As(err, &used):
 		code, hint = cli.Busy, "stop the etcd that works there, or name another folder; nothing was changed"
-	case errors.Is(err, dbfile.ErrUnpack), errors.Is(err, keyspace.ErrLocked):
+	case errors.Is(err, keyspace.ErrLocked):
 		return ownHint(err)
 	default:
 		return err

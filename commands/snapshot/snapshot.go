@@ -33,17 +33,20 @@ written to. What was packed with gzip or zstd is read as it is.`,
 }
 
 // fileFlags say how a file is opened. Under etcdutl's name there are none.
-type fileFlags struct {
-	unpackLimit int64
-}
+type fileFlags struct{ cli.FileFlags }
 
 func (f *fileFlags) define(env *cli.Env, set *pflag.FlagSet) {
 	if !env.DropIn() {
-		set.Int64Var(&f.unpackLimit, "unpack-limit", 0, "most bytes that a .zip, .gz or .zst may unpack to (0: 16 GiB, and 250 times its size)")
+		f.Define(set, "")
 	}
 }
 
-func (f *fileFlags) options() dbfile.Options { return dbfile.Options{UnpackLimit: f.unpackLimit} }
+func (f *fileFlags) options(env *cli.Env) (dbfile.Options, error) {
+	if env.DropIn() {
+		return dbfile.Options{}, nil
+	}
+	return f.Options(env)
+}
 
 // oneFile is the only argument of a command.
 func oneFile(c *cobra.Command, args []string) (string, error) {
@@ -59,7 +62,10 @@ func openFile(ctx context.Context, env *cli.Env, c *cobra.Command, path string, 
 	for {
 		src, err := dbfile.Open(ctx, path, o)
 		if !errors.Is(err, keyspace.ErrLocked) || !wait || !end.IsZero() && !env.Now().Before(end) {
-			return src, ownHint(err)
+			if err != nil && env.DropIn() {
+				err = ownHint(err)
+			}
+			return src, err
 		}
 		select {
 		case <-ctx.Done():
@@ -82,14 +88,14 @@ func lockTimeout(env *cli.Env, c *cobra.Command) (wait bool, end time.Time) {
 	return true, env.Now().Add(d)
 }
 
-// ownHint replaces the hints that name flags of --db, which these commands do not have.
+// ownHint replaces the hints that name flags which a command does not have.
 func ownHint(err error) error {
 	hint := ""
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, dbfile.ErrUnpack):
-		hint = "if you trust the file, allow more with --unpack-limit BYTES"
+		hint = "if you trust the file, unpack it first"
 	case errors.Is(err, keyspace.ErrLocked):
 		hint = "save a snapshot from the running etcd, or work on a copy of the file"
 	default:

@@ -60,7 +60,10 @@ func (o *statusOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	file := o.file.options()
+	file, err := o.file.options(o.env)
+	if err != nil {
+		return err
+	}
 	file.IgnoreChecksum = true // it is compared here, and does not stop the answer
 	src, err := openFile(ctx, o.env, o.cmd, o.path, file)
 	if err != nil {

@@ -37,7 +37,7 @@ var layers = map[string]int{
 
 	"inspect":      4, // analyses over a source
 	"backup/place": 0, // names that files get for good
-	"backup":       4,
+	"backup":       4, // backup/restore verifies with backup before it restores
 	"watchtail":    4,
 	"output":       4,
 	"completions":  4,
@@ -58,7 +58,9 @@ var owners = map[string][]string{
 	"github.com/spf13/viper":              {"commands/config"},
 	"github.com/olekukonko/tablewriter":   {"output"},
 	"charm.land/lipgloss/v2":              {"output", "commands/cli"},
-	"go.etcd.io/etcd/server/v3":           {"inspect/sandbox"},
+	"go.etcd.io/etcd/server/v3":           {"inspect/sandbox", "backup/restore"}, // a data folder's log and raft snapshot are etcd's to write
+	"go.etcd.io/raft/v3":                  {"backup/restore"},
+	"github.com/dustin/go-humanize":       {"commands/snapshot"}, // sizes as etcdutl writes them
 	"go.etcd.io/etcd/etcdutl/v3":          {"inspect/sandbox"},
 	"go.etcd.io/bbolt":                    {"inspect/sandbox", "backup", "cmd/bench-peers"}, // it writes, and trusts its files
 	"k8s.io/api":                          {"registry/schema/gen", "cmd/bench-peers"},

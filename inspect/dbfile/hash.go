@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"hash/maphash"
-	"io"
 	"runtime"
 	"slices"
 	"sync"
@@ -430,6 +429,10 @@ func (s *Source) hashPart(ctx context.Context, b bucket, p *hashPart, isKeys boo
 	return nil
 }
 
+// SizeInPages is the size of the database by its own bookkeeping, in bytes; the file may
+// be longer.
+func (s *Source) SizeInPages() int64 { return int64(s.pager.meta.pages * s.pager.meta.pageSize) }
+
 // Keys counts the live keys at the newest revision. It takes a walk over all records;
 // see Records for what that costs.
 func (s *Source) Keys(ctx context.Context) (int64, error) {
@@ -460,10 +463,10 @@ func (s *Source) Sum(ctx context.Context) (sum [sha256.Size]byte, err error) {
 			return wrong.Got, err
 		}
 		if err == nil {
-			_, err = s.f.ReadAt(sum[:], int64(len(s.pager.data)))
+			sum, _, err = s.Trailer()
 		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return sum, fmt.Errorf("read the SHA-256 of %s: %w", s.file, err)
+		if err != nil {
+			return sum, err
 		}
 		return sum, pipeline.Guard(func() error { return s.check(ctx) })
 	}
@@ -481,8 +484,21 @@ func (s *Source) Sum(ctx context.Context) (sum [sha256.Size]byte, err error) {
 	return sum, err
 }
 
-// Sealed tells whether the file ends in a checksum, as snapshots do.
-func (s *Source) Sealed() bool { return s.kind == keyspace.Snapshot }
+// Trailer returns the checksum that stands behind a snapshot's pages, unchecked; false:
+// there is none.
+func (s *Source) Trailer() (sum [sha256.Size]byte, ok bool, err error) {
+	if err := s.acquire(); err != nil {
+		return sum, false, err
+	}
+	defer s.release()
+	if s.kind != keyspace.Snapshot {
+		return sum, false, nil
+	}
+	if _, err := s.f.ReadAt(sum[:], int64(len(s.pager.data))); err != nil {
+		return sum, false, fmt.Errorf("read the SHA-256 behind %s: %w", s.file, err)
+	}
+	return sum, true, nil
+}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

@@ -328,8 +328,8 @@ func TestSum(t *testing.T) {
 	bare := filepath.Join(t.TempDir(), "db")
 	write(t, bare, b[:len(b)-32])
 	s := open(bare)
-	if plain, err := s.Sum(t.Context()); err != nil || plain != sum || s.Sealed() {
-		t.Errorf("without its trailer: %x, %v, sealed %v", plain, err, s.Sealed())
+	if plain, err := s.Sum(t.Context()); err != nil || plain != sum || s.HasTrailer() {
+		t.Errorf("without its trailer: %x, %v, trailer %v", plain, err, s.HasTrailer())
 	}
 	b[len(b)/2] ^= 1
 	write(t, bare, b)

@@ -107,6 +107,7 @@ type verification struct {
 	r      *Report
 	src    *dbfile.Source
 	opened bool // the file could be opened as a database
+	damage error // why it was opened only as one that is damaged
 	sealed bool // the checksum was compared, and fits
 }
 
@@ -241,6 +242,7 @@ func (v *verification) file(ctx context.Context) error {
 		return v.locked(ctx, err)
 	case errors.Is(err, keyspace.ErrCorrupt):
 		// As far as it can be read, there may be more to find.
+		v.damage = err
 		o.Damaged = true
 		if v.src, err = dbfile.Open(ctx, v.path, o); err == nil && !v.src.Damaged() {
 			err = errors.New("it changed while it was looked at")
@@ -278,7 +280,11 @@ func (v *verification) notOpened(err error) error {
 	var damage *dbfile.CorruptError
 	switch {
 	case errors.As(err, &damage):
-		v.found(Finding{Level: LevelPages, Page: damage.Page, Rev: damage.Rev, Reason: damage.Reason})
+		l := LevelPages
+		if damage.Page <= 0 {
+			l = LevelFile
+		}
+		v.found(Finding{Level: l, Page: damage.Page, Rev: damage.Rev, Reason: damage.Reason})
 		return nil
 	case errors.Is(err, keyspace.ErrNotDatabase), errors.Is(err, keyspace.ErrCorrupt), errors.Is(err, dbfile.ErrUnpack):
 		v.say(LevelFile, "%v", err)
@@ -365,6 +371,9 @@ func (v *verification) pages(ctx context.Context) error {
 		return fmt.Errorf("verify: %w", err)
 	}
 	v.r.Encryption = seals.sorted()
+	if v.damage != nil && v.r.Damage == 0 {
+		return v.notOpened(v.damage) // it is not of a kind that the walk over the pages meets
+	}
 	v.r.Pages, v.r.Records, v.r.Keys, v.r.Leases = sum.Pages, sum.Records, sum.Keys, sum.Leases
 	return nil
 }

@@ -8,8 +8,11 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/etcdctl-plus/etcdctl-plus/backup"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/live"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sourcetest/corpus"
 	"github.com/etcdctl-plus/etcdctl-plus/registry"
 )
@@ -97,4 +100,11 @@ func TestFlippedValue(t *testing.T) {
 	if r.Objects < 300 {
 		t.Errorf("%d objects were looked at behind a wrong checksum: %v", r.Objects, found)
 	}
+}
+
+func liveSource(tb testing.TB, c *clientv3.Client) keyspace.Source {
+	tb.Helper()
+	s := live.New(c, live.Options{})
+	tb.Cleanup(func() { s.Close() })
+	return s
 }

@@ -46,7 +46,7 @@ func (s *Source) Damaged() bool { return s.damaged }
 
 // carve looks for lost leaf pages of records.
 func (x *examiner) carve() error {
-	floor := max(x.s.marks.finished, x.s.marks.scheduled)
+	floor := x.compacted()
 	if !x.s.marked {
 		var err error
 		if floor, err = x.oldMarks(); err != nil || floor < 0 {

@@ -539,3 +539,30 @@ func diffLines(a, b string) string {
 	}
 	return strings.Join(out, "\n")
 }
+
+// withoutLeases takes the leases out of a snapshot and seals it again.
+func withoutLeases(tb testing.TB, path string) string {
+	tb.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	out := filepath.Join(tb.TempDir(), "without.db")
+	write(tb, out, b[:len(b)-sha256.Size])
+	db, err := bolt.Open(out, 0o600, &bolt.Options{NoFreelistSync: true, NoSync: true})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := db.Update(func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("lease")) }); err != nil {
+		tb.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	if b, err = os.ReadFile(out); err != nil {
+		tb.Fatal(err)
+	}
+	sum := sha256.Sum256(b)
+	write(tb, out, append(b, sum[:]...))
+	return out
+}

@@ -106,9 +106,9 @@ type verification struct {
 	o      VerifyOptions
 	r      *Report
 	src    *dbfile.Source
-	opened bool // the file could be opened as a database
+	opened bool  // the file could be opened as a database
 	damage error // why it was opened only as one that is damaged
-	sealed bool // the checksum was compared, and fits
+	sealed bool  // the checksum was compared, and fits
 }
 
 // Verify looks at a backup, or any database file or data folder, as deep as asked, and

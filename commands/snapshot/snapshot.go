@@ -31,7 +31,7 @@ as it is.`,
 	}
 	c.AddCommand(newStatusCmd(env), newRestoreCmd(env))
 	if !env.DropIn() {
-		c.AddCommand(newVerifyCmd(env), newDrillCmd(env), NewHashKV(env))
+		c.AddCommand(newVerifyCmd(env), newDrillCmd(env), newExtractCmd(env), newApplyCmd(env), NewHashKV(env))
 	}
 	return c
 }

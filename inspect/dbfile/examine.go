@@ -113,7 +113,7 @@ type examiner struct {
 	entries  []entry
 	last     keyspace.Revision
 	before   keyspace.Revision // the record before in the tree; of sequence
-	reported int // findings so far
+	reported int               // findings so far
 	each     func(keyspace.Record)
 
 	entry         func(bucket string, it item) error // of Salvage: takes what is sound

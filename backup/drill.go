@@ -31,13 +31,12 @@ type DrillOptions struct {
 
 // Drilled is how a rehearsal went. Times are in seconds.
 type Drilled struct {
-	Revision   int64    `json:"revision"`
-	CompactRev int64    `json:"compactRev"`
-	Keys       int64    `json:"keys"`
-	HashKV     *uint32  `json:"hashKV,omitempty"`
-	Objects    int64    `json:"objects,omitempty"`
-	Sealed     int64    `json:"sealedValues,omitempty"`
-	Encryption []string `json:"encryption,omitempty"`
+	Revision   int64   `json:"revision"`
+	CompactRev int64   `json:"compactRev"`
+	Keys       int64   `json:"keys"`
+	HashKV     *uint32 `json:"hashKV,omitempty"`
+	Objects    int64   `json:"objects,omitempty"`
+	Sealed     int64   `json:"sealedValues,omitempty"`
 	// RestoreSeconds is from the file to an etcd that answers: copy, restore and boot.
 	RestoreSeconds float64 `json:"restoreSeconds"`
 	// CompareSeconds is reading everything back.
@@ -136,7 +135,7 @@ func (r *rehearsal) compare(ctx context.Context) error {
 		return err
 	}
 	sum, err := checkObjects(ctx, box, reader, r.found)
-	r.Objects, r.Sealed, r.Encryption = sum.objects, sum.sealed, sum.encryption
+	r.Objects, r.Sealed = sum.objects, sum.sealed
 	return err
 }
 

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"unicode/utf8"
@@ -80,11 +81,11 @@ func (f Finding) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v)
 }
 
-// fromFile is a finding of the page reader.
+// fromFile is a finding of the page reader, with a key that outlives the file.
 func fromFile(f dbfile.Finding) Finding {
 	l := LevelPages
 	if f.Records {
 		l = LevelRecords
 	}
-	return Finding{Level: l, Warning: f.Warning, Page: f.Page, Bucket: f.Bucket, Rev: f.Rev, Key: f.Key, Reason: f.Reason}
+	return Finding{Level: l, Warning: f.Warning, Page: f.Page, Bucket: f.Bucket, Rev: f.Rev, Key: bytes.Clone(f.Key), Reason: f.Reason}
 }

@@ -17,12 +17,12 @@ var ErrExists = errors.New("it exists already")
 // something is there.
 type TargetError struct {
 	Path   string
-	Reason string
+	Reason string // what is there, such as "a folder"
 	Err    error
 }
 
 func (e *TargetError) Error() string {
-	return fmt.Sprintf("write %s: %s: %v", e.Path, e.Reason, e.Err)
+	return fmt.Sprintf("write %s: %v, %s", e.Path, e.Err, e.Reason)
 }
 
 // Unwrap returns what it is about.

@@ -25,6 +25,9 @@ type VerifyOptions struct {
 	SkipChecksum bool
 	// Manifest is what the file is compared with; nil: with nothing.
 	Manifest *Manifest
+	// Live is the cluster that the file is compared with, record by record; nil: with
+	// none.
+	Live keyspace.Source
 	// Objects opens Kubernetes' objects for LevelObjects; nil: they are not looked at.
 	Objects func(context.Context, keyspace.Source) (*ObjectReader, error)
 	// MaxAge is how old the backup may be for LevelPolicy; 0: any age. Its time is the
@@ -60,6 +63,7 @@ type LevelResult struct {
 	Name     string  `json:"name"`
 	Findings int     `json:"findings"`
 	Skipped  string  `json:"skipped,omitempty"` // why it was not, or not wholly, looked at
+	Partly   bool    `json:"partly,omitempty"`  // some of it was
 	Seconds  float64 `json:"seconds"`
 	Note     string  `json:"note,omitempty"`
 }
@@ -75,19 +79,23 @@ type Report struct {
 	Sealed        bool          `json:"sealed"`
 	Revision      int64         `json:"revision,omitempty"`
 	CompactRev    int64         `json:"compactRev,omitempty"`
-	Version       string        `json:"version,omitempty"`
-	Pages         int64         `json:"pages,omitempty"`
-	Records       int64         `json:"records,omitempty"`
-	Keys          int64         `json:"keys,omitempty"`
-	Leases        int64         `json:"leases,omitempty"`
-	Objects       int64         `json:"objects,omitempty"`
-	SealedValues  int64         `json:"sealedValues,omitempty"`
-	Encryption    []string      `json:"encryption,omitempty"`
-	HashKV        *uint32       `json:"hashKV,omitempty"`
-	Damage        int           `json:"damage"`
-	Warnings      int           `json:"warnings"`
-	Levels        []LevelResult `json:"levels"`
-	Note          string        `json:"note,omitempty"`
+	// CompactScheduled is a compaction that was begun and not finished; 0: none.
+	CompactScheduled int64         `json:"compactScheduled,omitempty"`
+	RaftIndex        uint64        `json:"raftIndex,omitempty"`
+	RaftTerm         uint64        `json:"raftTerm,omitempty"`
+	Version          string        `json:"version,omitempty"`
+	Pages            int64         `json:"pages,omitempty"`
+	Records          int64         `json:"records,omitempty"`
+	Keys             int64         `json:"keys,omitempty"`
+	Leases           int64         `json:"leases,omitempty"`
+	Objects          int64         `json:"objects,omitempty"`
+	SealedValues     int64         `json:"sealedValues,omitempty"`
+	Encryption       []string      `json:"encryption,omitempty"`
+	HashKV           *uint32       `json:"hashKV,omitempty"`
+	Damage           int           `json:"damage"`
+	Warnings         int           `json:"warnings"`
+	Levels           []LevelResult `json:"levels"`
+	Note             string        `json:"note,omitempty"`
 
 	Drill *Drilled `json:"drill,omitempty"`
 }
@@ -99,7 +107,6 @@ type verification struct {
 	r      *Report
 	src    *dbfile.Source
 	opened bool // the file could be opened as a database
-	sum    dbfile.Examined
 	sealed bool // the checksum was compared, and fits
 }
 
@@ -124,6 +131,7 @@ func Verify(ctx context.Context, path string, o VerifyOptions) (*Report, error) 
 		{LevelSeal, v.seal},
 		{LevelPages, v.pages},
 		{LevelSeal, v.checksum},
+		{LevelHash, v.hash},
 		{LevelObjects, v.objects},
 		{LevelDrill, v.drill},
 		{LevelPolicy, v.policy},
@@ -132,7 +140,7 @@ func Verify(ctx context.Context, path string, o VerifyOptions) (*Report, error) 
 		if s.level > LevelFile && !v.opened {
 			break // there is nothing further to look at
 		}
-		if s.level > o.Level && !(s.level == LevelPolicy && o.wantsPolicy()) {
+		if s.level > o.Level && !o.wants(s.level) {
 			continue
 		}
 		if err := v.run(ctx, s.level, s.run); err != nil {
@@ -144,6 +152,11 @@ func Verify(ctx context.Context, path string, o VerifyOptions) (*Report, error) 
 }
 
 func (o *VerifyOptions) wantsPolicy() bool { return o.MaxAge > 0 || o.MinRevision > 0 }
+
+// wants tells whether a level was asked for besides those up to Level.
+func (o *VerifyOptions) wants(l Level) bool {
+	return l == LevelPolicy && o.wantsPolicy() || l == LevelHash && o.Live != nil && o.Level >= LevelSeal
+}
 
 func (v *verification) run(ctx context.Context, l Level, step func(context.Context) error) error {
 	v.begin(l)
@@ -223,7 +236,18 @@ func (v *verification) file(ctx context.Context) error {
 	o := v.o.File
 	o.IgnoreChecksum = o.IgnoreChecksum || v.o.SkipChecksum
 	v.src, err = dbfile.Open(ctx, v.path, o)
+	switch {
+	case errors.Is(err, dbfile.ErrEncrypted):
+		return v.locked(ctx, err)
+	case errors.Is(err, keyspace.ErrCorrupt):
+		// As far as it can be read, there may be more to find.
+		o.Damaged = true
+		if v.src, err = dbfile.Open(ctx, v.path, o); err == nil && !v.src.Damaged() {
+			err = errors.New("it changed while it was looked at")
+		}
+	}
 	if err != nil {
+		v.src = nil
 		return v.notOpened(err)
 	}
 	v.opened = true
@@ -235,18 +259,28 @@ func (v *verification) file(ctx context.Context) error {
 	return nil
 }
 
+// locked ends with level 1: what is encrypted can only be compared as it is.
+func (v *verification) locked(ctx context.Context, err error) error {
+	v.r.Packing = []string{"age"}
+	if v.o.Level < LevelSeal {
+		return nil
+	}
+	v.begin(LevelSeal)
+	v.skip(LevelSeal, err.Error())
+	if v.o.Manifest != nil {
+		v.skip(LevelSeal, "only the file as it is was compared: it is encrypted with age, and no identity opens it")
+	}
+	return v.manifest(ctx)
+}
+
 // notOpened tells what the file is from what the machine would not do.
 func (v *verification) notOpened(err error) error {
 	var damage *dbfile.CorruptError
 	switch {
 	case errors.As(err, &damage):
-		l := LevelPages
-		if damage.Page < 0 {
-			l = LevelFile
-		}
-		v.found(Finding{Level: l, Page: damage.Page, Rev: damage.Rev, Reason: damage.Reason})
+		v.found(Finding{Level: LevelPages, Page: damage.Page, Rev: damage.Rev, Reason: damage.Reason})
 		return nil
-	case errors.Is(err, keyspace.ErrNotDatabase), errors.Is(err, keyspace.ErrCorrupt):
+	case errors.Is(err, keyspace.ErrNotDatabase), errors.Is(err, keyspace.ErrCorrupt), errors.Is(err, dbfile.ErrUnpack):
 		v.say(LevelFile, "%v", err)
 		return nil
 	}
@@ -260,6 +294,8 @@ func (v *verification) seal(ctx context.Context) error {
 		v.skip(LevelSeal, "the checksum was not looked at")
 	case v.src.Stripped():
 		v.say(LevelSeal, "the 32 bytes of its checksum are missing: it is a snapshot that was cut short")
+	case v.src.Damaged():
+		v.skip(LevelSeal, "the file is damaged, whatever its checksum says")
 	case !v.src.HasTrailer():
 		v.skip(LevelSeal, "it has no checksum: a member's own file")
 	}
@@ -319,15 +355,16 @@ func (v *verification) pages(ctx context.Context) error {
 	if records {
 		v.begin(LevelRecords)
 	}
-	sum, err := v.src.Examine(ctx, func(f dbfile.Finding) {
+	seals := sealNames{}
+	sum, err := v.src.ExamineEach(ctx, func(f dbfile.Finding) {
 		if found := fromFile(f); found.Level == LevelPages || records {
 			v.found(found)
 		}
-	})
+	}, seals.see)
 	if err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
-	v.sum = sum
+	v.r.Encryption = seals.sorted()
 	v.r.Pages, v.r.Records, v.r.Keys, v.r.Leases = sum.Pages, sum.Records, sum.Keys, sum.Leases
 	return nil
 }
@@ -341,7 +378,7 @@ func (v *verification) checksum(ctx context.Context) error {
 	case errors.As(err, &wrong):
 		v.say(LevelSeal, "the SHA-256 of its pages is %x, the trailer says %x: it changed after it was saved", wrong.Got, wrong.Want)
 		o := v.o.File
-		o.IgnoreChecksum = true
+		o.IgnoreChecksum, o.Damaged = true, v.src.Damaged()
 		src, err := dbfile.Open(ctx, v.path, o)
 		if err != nil {
 			return v.notOpened(err)
@@ -360,7 +397,8 @@ func (v *verification) checksum(ctx context.Context) error {
 		return fmt.Errorf("verify: %w", err)
 	}
 	v.r.Kind, v.r.Revision, v.r.CompactRev, v.r.Version = info.Kind, info.Revision, info.CompactRev, info.Version
-	v.r.DatabaseBytes = info.Bytes
+	v.r.DatabaseBytes, v.r.CompactScheduled = info.Bytes, info.CompactScheduled
+	v.r.RaftIndex, v.r.RaftTerm = v.src.RaftIndex()
 	if m := v.o.Manifest; m != nil {
 		if info.Revision != m.Revision {
 			v.say(LevelSeal, "it is at revision %d, the manifest says %d", info.Revision, m.Revision)

@@ -34,12 +34,12 @@ type build struct {
 	id   string
 	made []string // folders above the places, from the outside in
 
-	data     *work // holds data/member
-	inside   bool  // it lies in the data folder, which was there
-	placed   bool  // the data is in its place
-	marked   bool  // the data folder has our mark
-	log      *work // of a separate write-ahead log
-	guarded  bool
+	data    *work // holds data/member
+	inside  bool  // it lies in the data folder, which was there
+	placed  bool  // the data is in its place
+	marked  bool  // the data folder has our mark
+	log     *work // of a separate write-ahead log
+	guarded bool
 	// between is called when the data is in place and the log is not, by tests.
 	between func() error
 }

@@ -52,6 +52,7 @@ func PersonalityOf(name string) Personality {
 // when first asked for, so help and completion never dial.
 type Env struct {
 	Name        string
+	Version     string // of the program; set by the tree of commands
 	Personality Personality
 	Stdin       io.Reader
 	Stdout      io.Writer

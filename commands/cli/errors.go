@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/etcdctl-plus/etcdctl-plus/backup"
+	"github.com/etcdctl-plus/etcdctl-plus/backup/place"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/config"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
@@ -166,6 +168,10 @@ func Describe(err error) *Error {
 		if errors.As(err, &sum) {
 			d.Hint = "use another copy of the snapshot; --db-skip-hash-check reads this one all the same"
 		}
+	case errors.Is(err, backup.ErrExists):
+		d.Code = CantCreate
+	case errors.Is(err, place.ErrBusy):
+		d.Code, d.Hint = Busy, "another run writes there; wait for it"
 	case errors.Is(err, dbfile.ErrEncrypted):
 		d.Code, d.Hint = Config, "--identity FILE names the file with the age identity it was encrypted to"
 	case errors.Is(err, dbfile.ErrUnpack):

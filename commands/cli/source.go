@@ -18,7 +18,7 @@ import (
 
 // SourceFlags chooses the keyspace a reading command works on.
 type SourceFlags struct {
-	DB   string // file or data folder; "": the live cluster
+	DB string // file or data folder; "": the live cluster
 	FileFlags
 	// MaxRate bounds what is read from a cluster, in bytes a second; 0: no bound.
 	MaxRate Bytes

@@ -75,11 +75,18 @@ type Examined struct {
 // It takes 24 bytes of memory a record. An error is none of the file's content: ctx is
 // done, or another process writes to the file.
 func (s *Source) Examine(ctx context.Context, report func(Finding)) (Examined, error) {
+	return s.ExamineEach(ctx, report, nil)
+}
+
+// ExamineEach is Examine that also calls each with every record that decodes, superseded
+// ones too and tombstones not, in the order of their revisions; nil: with none.
+func (s *Source) ExamineEach(ctx context.Context, report func(Finding), each func(keyspace.Record)) (Examined, error) {
 	if err := s.acquire(); err != nil {
 		return Examined{}, err
 	}
 	defer s.release()
 	x := s.examiner(ctx, report)
+	x.each = each
 	err := pipeline.Guard(x.run)
 	return x.sum, err
 }
@@ -106,6 +113,7 @@ type examiner struct {
 	entries  []entry
 	last     keyspace.Revision
 	reported int // findings so far
+	each     func(keyspace.Record)
 
 	entry         func(bucket string, it item) error // of Salvage: takes what is sound
 	taken, carved int64
@@ -470,6 +478,9 @@ func (x *examiner) record(it item) {
 		say(rk.rev, rec.Key, "the revision is there as a record and as a tombstone")
 	}
 	x.last = rk.rev
+	if x.each != nil && !rk.tombstone {
+		x.each(rec)
+	}
 	e := entry{place: it.offset, head: headOf(rec.Key, 0)}
 	if rk.tombstone {
 		e.place |= tombstoneBit

@@ -2,6 +2,7 @@ package dbfile
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/pipeline"
@@ -39,13 +40,19 @@ func (s *Source) Salvage(ctx context.Context, take func(bucket string, key, valu
 	return Salvaged{Examined: x.sum, Entries: x.taken, Carved: x.carved}, err
 }
 
+// Damaged tells whether the file was opened with Options.Damaged, so that what it
+// answers may be anything.
+func (s *Source) Damaged() bool { return s.damaged }
+
 // carve looks for lost leaf pages of records.
 func (x *examiner) carve() error {
-	if !x.s.marked {
-		x.report(Finding{Page: -1, Bucket: bucketMeta, Reason: "how far the keyspace is compacted is lost, so records outside of the tree are not looked for"})
-		return nil
-	}
 	floor := max(x.s.marks.finished, x.s.marks.scheduled)
+	if !x.s.marked {
+		var err error
+		if floor, err = x.oldMarks(); err != nil || floor < 0 {
+			return err
+		}
+	}
 	have := make(map[[2]int64]bool)
 	for _, e := range x.entries {
 		if k, _, ok := x.p.itemAt(e.place &^ tombstoneBit); ok {
@@ -54,6 +61,24 @@ func (x *examiner) carve() error {
 			}
 		}
 	}
+	return x.lostLeaves(func(it item) (bool, error) {
+		rev, _, reason := parseRevision(it.key)
+		if reason != "" || it.isBucket || rev.Main <= floor || have[[2]int64{rev.Main, rev.Sub}] {
+			return true, nil
+		}
+		before := x.reported
+		if x.record(it); x.reported != before {
+			return true, nil
+		}
+		have[[2]int64{rev.Main, rev.Sub}] = true
+		x.carved++
+		return true, x.entry(bucketKey, it)
+	})
+}
+
+// lostLeaves calls fn with the entries of leaf pages that the tree does not lead to, page
+// by page, until it says that the page is of no use.
+func (x *examiner) lostLeaves(fn func(item) (more bool, err error)) error {
 	for id := uint64(2); id < x.p.meta.pages; id++ {
 		if x.steps++; x.steps%256 == 0 {
 			if err := x.s.check(x.ctx); err != nil {
@@ -72,23 +97,81 @@ func (x *examiner) carve() error {
 			if err != nil {
 				break
 			}
-			rev, _, reason := parseRevision(it.key)
-			if reason != "" || it.isBucket || rev.Main <= floor || have[[2]int64{rev.Main, rev.Sub}] {
-				continue
-			}
-			before := x.reported
-			x.record(it)
-			if x.reported != before {
-				continue
-			}
-			have[[2]int64{rev.Main, rev.Sub}] = true
-			x.carved++
-			if err := x.entry(bucketKey, it); err != nil {
+			more, err := fn(it)
+			if err != nil {
 				return err
+			}
+			if !more {
+				break
 			}
 		}
 	}
 	return nil
+}
+
+// oldMarks looks for old copies of bucket "meta", and returns the newest compaction that
+// they know of; -1 when there is no copy. Its entries are taken from the newest copy.
+func (x *examiner) oldMarks() (compacted int64, err error) {
+	var best map[string]item
+	var newest uint64
+	var page uint64
+	var now map[string]item
+	compacted = -1
+	flush := func() {
+		index, ok := now["consistent_index"]
+		if !ok || len(index.value) != 8 {
+			return
+		}
+		compacted = max(compacted, 0)
+		for _, name := range []string{"finishedCompactRev", "scheduledCompactRev"} {
+			if rev, _, reason := parseRevision(now[name].value); reason == "" {
+				compacted = max(compacted, rev.Main)
+			}
+		}
+		if n := binary.BigEndian.Uint64(index.value); best == nil || n > newest {
+			best, newest = now, n
+		}
+	}
+	note := func(it item) (isMark bool) {
+		switch string(it.key) {
+		case "confState", "consistent_index", "finishedCompactRev", "scheduledCompactRev", "storageVersion", "term":
+			now[string(it.key)] = it
+			return true
+		}
+		return false
+	}
+	err = x.lostLeaves(func(it item) (bool, error) {
+		if it.page != page {
+			flush()
+			page, now = it.page, map[string]item{}
+		}
+		if !it.isBucket {
+			return note(it) || len(now) > 0, nil
+		}
+		// A small bucket lies inside the root page, an old one of which may be there.
+		if b, err := x.p.bucketOf(it); err == nil && b.root == 0 && string(it.key) == bucketMeta {
+			for i := range b.inline.count {
+				if in, err := x.p.leaf(&b.inline, i); err == nil {
+					note(in)
+				}
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	if flush(); best == nil {
+		x.report(Finding{Page: -1, Bucket: bucketMeta, Reason: "how far the keyspace is compacted is lost, so records outside of the tree are not looked for"})
+		return -1, nil
+	}
+	x.report(Finding{Page: int64(best["consistent_index"].page), Bucket: bucketMeta, Reason: fmt.Sprintf("an old copy says that the keyspace is compacted at revision %d; keys that were deleted before a later compaction may have come back", compacted)})
+	for _, it := range best {
+		if err := x.entry(bucketMeta, it); err != nil {
+			return 0, err
+		}
+	}
+	return compacted, nil
 }
 
 // missing reports the buckets that etcd cannot do without.

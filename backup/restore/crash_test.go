@@ -143,7 +143,7 @@ func TestUndo(t *testing.T) {
 		"plain":    func(*Options, string) error { return nil },
 		"deep":     func(o *Options, dir string) error { o.DataDir = filepath.Join(dir, "a", "b", "c"); return nil },
 		"log":      func(o *Options, dir string) error { o.WALDir = filepath.Join(dir, "l", "log"); return nil },
-		"existing": func(o *Options, dir string) error { return os.Mkdir(o.DataDir, 0o700) },
+		"existing": func(o *Options, _ string) error { return os.Mkdir(o.DataDir, 0o700) },
 		"both existing": func(o *Options, dir string) error {
 			o.WALDir = filepath.Join(dir, "log")
 			return errors.Join(os.Mkdir(o.DataDir, 0o700), os.Mkdir(o.WALDir, 0o700))
@@ -163,13 +163,14 @@ func TestUndo(t *testing.T) {
 			}
 			b := &build{p: p, id: randomName()}
 			ctx, cancel := context.WithCancel(t.Context())
-			if step == 0 {
+			switch {
+			case step == 0:
 				cancel()
 				failed = context.Canceled
-			} else if o.WALDir == "" {
+			case o.WALDir == "":
 				b.p.Members = append(b.p.Members, Member{}) // reading back finds one too few
 				failed = nil
-			} else {
+			default:
 				failed = errors.New("failed")
 				b.between = func() error { return failed }
 			}

@@ -74,7 +74,7 @@ func lockTimeout(env *cli.Env, c *cobra.Command) (wait bool, end time.Time) {
 
 // ownHint replaces the hints that name flags which a command does not have.
 func ownHint(err error) error {
-	hint := ""
+	var hint string
 	switch {
 	case err == nil:
 		return nil

@@ -68,15 +68,15 @@ func NewRoot(env *cli.Env) *cobra.Command {
 	if env.Personality != cli.Etcdutl {
 		add(root, groupData, "Keys and values:", kv.Commands(env)...)
 	}
+	if env.Personality == cli.Etcdutl {
+		add(root, groupFiles, "A file in hand:", snapshot.New(env), snapshot.NewHashKV(env))
+	} else {
+		add(root, groupFiles, "A file in hand:", snapshot.New(env))
+	}
 	if !env.DropIn() {
 		add(root, groupInspect, "Look inside, live or in a file:", registry.New(env), inspect.New(env))
-		add(root, groupBackup, "Backups:", snapshot.New(env))
 		add(root, groupMore, "More:", sandbox.New(env), help.NewVersion(env), help.NewOptions(root))
 	} else {
-		add(root, groupBackup, "Snapshots:", snapshot.New(env))
-		if env.Personality == cli.Etcdutl {
-			add(root, groupBackup, "Snapshots:", snapshot.NewHashKV(env))
-		}
 		add(root, groupMore, "More:", help.NewVersion(env), help.NewOptions(root))
 	}
 	root.SetHelpCommandGroupID(groupMore)
@@ -104,9 +104,7 @@ func globalFlags(set *pflag.FlagSet, env *cli.Env) *config.Flags {
 }
 
 func add(root *cobra.Command, group, title string, cmds ...*cobra.Command) {
-	if !root.ContainsGroup(group) {
-		root.AddGroup(&cobra.Group{ID: group, Title: title})
-	}
+	root.AddGroup(&cobra.Group{ID: group, Title: title})
 	for _, c := range cmds {
 		c.GroupID = group
 		root.AddCommand(c)

@@ -75,3 +75,26 @@ func readIdentities(path string) ([]age.Identity, error) {
 	}
 	return ids, nil
 }
+
+// Recipients reads age recipients; each of all is one, or a file of them.
+func Recipients(all []string) ([]age.Recipient, error) {
+	var out []age.Recipient
+	for _, s := range all {
+		f, err := os.Open(s)
+		if err != nil {
+			r, perr := age.ParseX25519Recipient(s)
+			if perr != nil {
+				return nil, &Error{Code: Usage, Err: fmt.Errorf("--recipient %q is neither an age recipient nor a file of them: %w", s, perr)}
+			}
+			out = append(out, r)
+			continue
+		}
+		rs, err := age.ParseRecipients(f)
+		f.Close()
+		if err != nil {
+			return nil, &Error{Code: Config, Err: fmt.Errorf("read age recipients from %s: %w", s, err)}
+		}
+		out = append(out, rs...)
+	}
+	return out, nil
+}

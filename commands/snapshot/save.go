@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"filippo.io/age"
 	"github.com/spf13/cobra"
 
 	"github.com/etcdctl-plus/etcdctl-plus/backup"
@@ -28,7 +27,6 @@ type saveOptions struct {
 	recipients     []string
 	hashKV         bool
 	dir            string
-	to             []age.Recipient
 }
 
 func newSaveCmd(env *cli.Env) *cobra.Command {
@@ -98,32 +96,7 @@ func (o *saveOptions) complete() error {
 	case o.path == "-" && !o.env.DropIn() && o.env.StdoutTTY:
 		return cli.WithHint(cli.Usagef("a snapshot is not for a terminal"), "send it to a file or a pipe: `snapshot save - > etcd.db`")
 	}
-	for _, r := range o.recipients {
-		to, err := parseRecipients(r)
-		if err != nil {
-			return err
-		}
-		o.to = append(o.to, to...)
-	}
 	return nil
-}
-
-// parseRecipients takes a recipient, or the name of a file of them.
-func parseRecipients(s string) ([]age.Recipient, error) {
-	f, err := os.Open(s)
-	if err != nil {
-		r, perr := age.ParseX25519Recipient(s)
-		if perr != nil {
-			return nil, &cli.Error{Code: cli.Usage, Err: fmt.Errorf("--recipient %q is neither an age recipient nor a file of them: %w", s, perr)}
-		}
-		return []age.Recipient{r}, nil
-	}
-	defer f.Close()
-	rs, err := age.ParseRecipients(f)
-	if err != nil {
-		return nil, &cli.Error{Code: cli.Config, Err: fmt.Errorf("read age recipients from %s: %w", s, err)}
-	}
-	return rs, nil
 }
 
 func (o *saveOptions) run(ctx context.Context) error {
@@ -132,6 +105,10 @@ func (o *saveOptions) run(ctx context.Context) error {
 		return err
 	}
 	p, err := o.env.Printer(append([]output.Format{output.Simple}, output.Views()...)...)
+	if err != nil {
+		return err
+	}
+	to, err := cli.Recipients(o.recipients)
 	if err != nil {
 		return err
 	}
@@ -148,7 +125,7 @@ func (o *saveOptions) run(ctx context.Context) error {
 	progress := o.env.ProgressBytes("snapshot")
 	bo := backup.SaveOptions{
 		Force: o.force, NoManifest: o.noManifest, AllowStale: o.stale, AllowLearner: o.learner, AllowCorrupt: o.corrupt,
-		Stall: o.stall, RequestTimeout: set.CommandTimeout, Compress: o.compress != "", Recipients: o.to, HashKV: o.hashKV, TempDir: o.dir,
+		Stall: o.stall, RequestTimeout: set.CommandTimeout, Compress: o.compress != "", Recipients: to, HashKV: o.hashKV, TempDir: o.dir,
 		Progress: progress.Set, Warn: func(s string) { progress.Done(); o.env.Warn("%s", s) },
 		Host: host, Tool: "etcdctl-plus " + o.env.Version, Now: o.env.Now,
 	}

@@ -1,4 +1,4 @@
-// Package snapshot holds the commands for a snapshot in one's hand.
+// Package snapshot holds the commands that work on a snapshot in hand.
 package snapshot
 
 import (
@@ -7,18 +7,22 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 )
 
-// New makes `snapshot`. Under etcdutl's name it has what that has, and under etcdctl's
-// what 3.5 had for files.
+// New makes `snapshot`. Under the names etcdctl and etcdutl it has what they have, or
+// had in 3.5.
 func New(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "snapshot",
-		Short: "Save, verify and restore snapshots",
+		Short: "Save a snapshot, verify it, restore it",
+		Long: `Save a snapshot, find out whether it can be trusted, restore it. A file that is only
+looked at is never written to. What was packed (gzip, zstd) or encrypted (age) is read
+as it is.`,
 	}
-	if env.DropIn() {
-		c.Short = "Look at snapshots and restore them"
-		c.AddCommand(newStatusCmd(env), newRestoreCmd(env))
-		return c
+	if env.Personality != cli.Etcdutl {
+		c.AddCommand(newSaveCmd(env))
 	}
-	c.AddCommand(newSaveCmd(env), newVerifyCmd(env), newStatusCmd(env), NewHashKV(env), newRestoreCmd(env))
+	c.AddCommand(newStatusCmd(env), newRestoreCmd(env))
+	if !env.DropIn() {
+		c.AddCommand(newVerifyCmd(env), NewHashKV(env))
+	}
 	return c
 }

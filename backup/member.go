@@ -152,13 +152,22 @@ func noAnswer(ctx context.Context, all []*member) error {
 }
 
 // alarms refuses a cluster that calls itself corrupt, and tells of one that is full. It
-// returns what is to be warned of.
-func (m *member) alarms(ctx context.Context, o *SaveOptions) (warnings []string, err error) {
+// returns what is to be warned of. Without a quorum only the member's own word counts.
+func (m *member) alarms(ctx context.Context, stale bool, o *SaveOptions) (warnings []string, err error) {
+	if stale {
+		for _, e := range m.status.Errors {
+			if strings.Contains(e, "CORRUPT") && !o.AllowCorrupt {
+				return nil, fmt.Errorf("save a snapshot of %s: %s: %w", m.endpoint, e, ErrCorruptAlarm)
+			}
+			warnings = append(warnings, "the member reports: "+e)
+		}
+		return warnings, nil
+	}
 	ctx, cancel := o.request(ctx)
 	defer cancel()
 	resp, err := m.maintenance.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET}, callOptions...)
 	if err != nil {
-		if m.status.IsLearner && errors.Is(rpctypes.Error(err), rpctypes.ErrGRPCNotSupportedForLearner) {
+		if m.status.IsLearner && strings.Contains(err.Error(), "not supported for learner") {
 			return []string{"a learner does not say whether there is an alarm, nor what the newest revision is: neither was checked"}, nil
 		}
 		return nil, fmt.Errorf("ask %s for alarms: %w", m.endpoint, rpctypes.Error(err))

@@ -214,11 +214,11 @@ func saveOnce(ctx context.Context, client *clientv3.Client, f *os.File, o *SaveO
 	defer mb.close()
 	m.Endpoint, m.EtcdVersion, m.Learner = mb.endpoint, mb.status.Version, mb.status.IsLearner
 	m.ClusterID, m.MemberID = fmt.Sprintf("%x", mb.status.Header.ClusterId), fmt.Sprintf("%x", mb.status.Header.MemberId)
-	warnings, err := mb.alarms(ctx, o)
-	if err != nil && !(o.AllowStale && mb.status.Leader == 0) {
+	if m.FloorRevision, m.Stale, err = mb.floor(ctx, o); err != nil {
 		return nil, false, err
 	}
-	if m.FloorRevision, m.Stale, err = mb.floor(ctx, o); err != nil {
+	warnings, err := mb.alarms(ctx, m.Stale, o)
+	if err != nil {
 		return nil, false, err
 	}
 	if m.Stale {

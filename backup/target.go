@@ -45,7 +45,11 @@ func newTarget(path string, force bool) (_ *target, err error) {
 		return nil, err
 	}
 	dir, base := filepath.Split(path)
-	if t.lock, err = place.Take(filepath.Join(dir, "."+base+".etcdctl-plus.lock")); err != nil {
+	lock := filepath.Join(dir, "."+base+".etcdctl-plus.lock")
+	if t.lock, err = place.Take(lock); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return nil, &TargetError{Path: lock, Reason: "and is no file that could be locked", Err: ErrExists}
+		}
 		return nil, fmt.Errorf("write %s: %w", path, err)
 	}
 	defer func() {

@@ -49,12 +49,12 @@ func Take(path string) (*Lock, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|noFollow, 0o600)
 		if err != nil {
+			if st, lerr := os.Lstat(path); lerr == nil && !st.Mode().IsRegular() {
+				err = &fs.PathError{Op: "lock", Path: path, Err: fs.ErrExist}
+			}
 			return nil, err
 		}
 		st, err := f.Stat()
-		if err == nil && !st.Mode().IsRegular() {
-			err = &fs.PathError{Op: "lock", Path: path, Err: fs.ErrExist}
-		}
 		if err != nil {
 			f.Close()
 			return nil, err

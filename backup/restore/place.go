@@ -56,7 +56,8 @@ func (e *InUseError) Unwrap() error { return keyspace.ErrLocked }
 // places looks whether both places are free. With sweep, what killed restores have
 // left there is removed; without, it only does not count.
 func (p *Plan) places(ctx context.Context, sweep bool) error {
-	if err := p.finishKilled(sweep); err != nil {
+	stale, err := p.finishKilled(ctx, sweep)
+	if err != nil || stale {
 		return err
 	}
 	if err := p.sweepDir(filepath.Dir(p.DataDir), workPrefix(p.DataDir), sweep); err != nil {
@@ -98,7 +99,7 @@ func (p *Plan) free(ctx context.Context, dir string, sweep bool) error {
 		if strings.HasPrefix(e.Name(), workMark) && !sweep && p.dead(filepath.Join(dir, e.Name())) {
 			continue // Run will remove it
 		}
-		if e.Name() == guardName && !sweep && isMark(filepath.Join(dir, guardName)) != "" {
+		if _, ok := isMark(filepath.Join(dir, e.Name())); ok && e.Name() == guardName && !sweep {
 			continue
 		}
 		return taken(ctx, dir)
@@ -187,22 +188,26 @@ func writeMark(name, id string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// isMark returns the id in a file that writeMark wrote; empty: it is none, or only
-// begun.
-func isMark(name string) string {
+// isMark tells whether a file is one that writeMark wrote, or had begun to write, and
+// returns the id in it; empty: it was only begun.
+func isMark(name string) (id string, ok bool) {
 	st, err := os.Lstat(name)
 	if err != nil || !st.Mode().IsRegular() || st.Size() > int64(len(magic))+100 {
-		return ""
+		return "", false
 	}
 	b, err := os.ReadFile(name)
 	if err != nil {
-		return ""
+		return "", false
 	}
-	id, ok := strings.CutPrefix(string(b), magic)
-	if !ok {
-		return ""
+	id, whole := strings.CutPrefix(string(b), magic)
+	if !whole {
+		return "", strings.HasPrefix(magic, string(b))
 	}
-	return strings.TrimSpace(id)
+	id, whole = strings.CutSuffix(id, "\n")
+	if !whole {
+		id = ""
+	}
+	return id, true
 }
 
 // dead tells whether a folder is a work folder whose process is gone. One that is
@@ -258,40 +263,57 @@ func (p *Plan) sweepDir(dir, prefix string, sweep bool) error {
 // finishKilled takes back what a restore has put into place that was killed before its
 // log came into place, too: the guard, and the data folder that carries the same id. A
 // data folder that holds anything else than what a restore writes is left alone.
-func (p *Plan) finishKilled(sweep bool) error {
-	if p.o.WALDir == "" {
-		return nil
+// Without sweep it only tells, by stale, that it would.
+func (p *Plan) finishKilled(ctx context.Context, sweep bool) (stale bool, err error) {
+	if p.o.WALDir == "" || !canLock {
+		return false, nil
 	}
-	guard := filepath.Join(p.WALDir, guardName)
-	if _, err := os.Lstat(guard); err != nil {
-		return nil
+	guard, mark := filepath.Join(p.WALDir, guardName), filepath.Join(p.DataDir, markFile)
+	id, ok := isMark(guard)
+	if !ok {
+		return false, nil
 	}
 	for _, dir := range []string{p.WALDir, p.DataDir} {
 		if err := p.sweepDir(dir, workMark, sweep); err != nil {
-			return err
+			return false, err
 		}
 	}
-	id := isMark(guard)
-	if entries, err := os.ReadDir(p.WALDir); err != nil || len(entries) != 1 && sweep {
-		return nil //nolint:nilerr // there is more than the guard: free tells
-	}
-	mark := filepath.Join(p.DataDir, markFile)
-	ours := id != "" && isMark(mark) == id && checkOwn(p.DataDir, placedLayout) == nil
-	if !sweep {
-		if ours {
-			return &OccupiedError{p.DataDir, "is what a restore has left that was killed; restore again without --dry-run"}
+	if markID, ok := isMark(mark); ok && id != "" && markID == id {
+		if err := p.placedAlone(ctx); err != nil {
+			return false, err
 		}
-		return nil
-	}
-	if ours {
+		if !sweep {
+			return true, nil
+		}
 		if err := removeOwn(p.DataDir, placedLayout, true); err != nil {
-			return fmt.Errorf("remove what a killed restore has left: %w", err)
+			return false, fmt.Errorf("remove what a killed restore has left: %w", err)
 		}
 		p.Swept = append(p.Swept, p.DataDir)
 	}
-	if id != "" {
+	if sweep {
 		if err := os.Remove(guard); err != nil {
-			return fmt.Errorf("remove what a killed restore has left: %w", err)
+			return false, fmt.Errorf("remove what a killed restore has left: %w", err)
+		}
+	}
+	return false, nil
+}
+
+// placedAlone tells whether both places hold nothing but what a restore left: no log has
+// come into place, and no etcd has written to the data.
+func (p *Plan) placedAlone(ctx context.Context) error {
+	for dir, layout := range map[string]*regexp.Regexp{p.DataDir: placedLayout, p.WALDir: guardLayout} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return fmt.Errorf("restore: %w", err)
+		}
+		for _, e := range entries {
+			own := layout.MatchString(e.Name())
+			if own && e.IsDir() && !strings.HasPrefix(e.Name(), workMark) {
+				own = dir == p.DataDir && checkOwn(filepath.Join(dir, e.Name()), memberLayout) == nil
+			}
+			if !own {
+				return taken(ctx, dir)
+			}
 		}
 	}
 	return nil
@@ -300,7 +322,9 @@ func (p *Plan) finishKilled(sweep bool) error {
 // What a restore writes into a work folder, and into a data folder.
 var (
 	workLayout   = regexp.MustCompile(`^(` + markFile + `|data|data/` + markFile + `|(data/)?member|(data/)?member/snap|(data/)?member/snap/(db|[0-9a-f-]+\.snap)|((data/member/)?wal(\.tmp)?|member/wal)(/[0-9a-f-]+\.(wal|tmp)|/[0-9]+\.tmp)?)$`)
-	placedLayout = regexp.MustCompile(`^(` + markFile + `|member|member/snap|member/snap/(db|[0-9a-f-]+\.snap))$`)
+	placedLayout = regexp.MustCompile(`^(` + markFile + `|member|member/snap|member/snap/(db|[0-9a-f-]+\.snap)|` + regexp.QuoteMeta(workMark) + `[0-9a-f]{16})$`)
+	memberLayout = regexp.MustCompile(`^(snap|snap/(db|[0-9a-f-]+\.snap))$`)
+	guardLayout  = regexp.MustCompile(`^(` + regexp.QuoteMeta(guardName) + `|` + regexp.QuoteMeta(workMark) + `[0-9a-f]{16})$`)
 )
 
 // checkOwn tells whether a folder holds nothing but what layout names: regular files

@@ -44,7 +44,7 @@ func freeSpace(dir string) (int64, bool) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, false
 	}
-	return int64(uint64(st.Bavail) * uint64(st.Bsize)), true
+	return int64(uint64(st.Bavail) * uint64(st.Bsize)), true //nolint:unconvert // types differ between systems
 }
 
 // ignoreUnsupported drops the error of file systems that have no sync for folders.

@@ -219,7 +219,7 @@ var ErrUnsealed = errors.New("the file has no checksum, so nothing vouches for i
 func Prepare(ctx context.Context, path string, o Options) (_ *Plan, err error) {
 	o.MissingLeases = cmp.Or(o.MissingLeases, Grant)
 	o.LeaseTTL = cmp.Or(o.LeaseTTL, DefaultLeaseTTL)
-	p := &Plan{Snapshot: path, o: o, started: time.Now(), space: freeSpace, LeaseTTL: int64((o.LeaseTTL + time.Second - 1) / time.Second)}
+	p := &Plan{Snapshot: path, o: o, started: time.Now(), space: freeSpace}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
@@ -429,6 +429,9 @@ func (p *Plan) findMissingLeases(ctx context.Context, src *dbfile.Source) error 
 	if len(p.MissingLeases) > 0 {
 		p.LeasePolicy = p.o.MissingLeases
 	}
+	if len(p.grant) > 0 {
+		p.LeaseTTL = int64((p.o.LeaseTTL + time.Second - 1) / time.Second)
+	}
 	return nil
 }
 
@@ -517,7 +520,7 @@ func (p *Plan) identity() (err error) {
 // content, the cluster, and every change that is made to the content.
 func (p *Plan) computeToken() string {
 	h := sha256.New()
-	fmt.Fprintf(h, "etcdctl-plus restore 1\n%x\n%s\n%d %t %s %d %t\n", p.sum, p.InitialCluster, p.Bump, p.o.Kubernetes, p.o.MissingLeases, p.LeaseTTL, p.Rebuilt)
+	fmt.Fprintf(h, "etcdctl-plus restore 1\n%x\n%s\n%d %t %s %d %t\n", p.sum, p.InitialCluster, p.Bump, p.o.Kubernetes, p.o.MissingLeases, p.o.LeaseTTL, p.Rebuilt)
 	return "restore-" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 

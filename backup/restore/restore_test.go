@@ -319,10 +319,8 @@ func TestBump(t *testing.T) {
 		a.Hash, a.Rev, a.Compact = h.Hash, h.Header.Revision, h.CompactRevision
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		for r := range c.Watch(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithRev(plan.Revision+1)) {
-			a.Old, a.Watch = r.CompactRevision, fmt.Sprint(r.Err())
-			break
-		}
+		r := <-c.Watch(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithRev(plan.Revision+1))
+		a.Old, a.Watch = r.CompactRevision, fmt.Sprint(r.Err())
 		return a
 	}
 	ours, theirs := ask(o.DataDir), ask(etcdutl(t, db, o))
@@ -356,11 +354,9 @@ func TestKubernetes(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	for w := range rc.Watch(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithRev(plan.Revision+100)) {
-		if !errors.Is(w.Err(), rpctypes.ErrCompacted) || w.CompactRevision != plan.NewRev {
-			t.Errorf("a watcher from before: %v, compacted at %d", w.Err(), w.CompactRevision)
-		}
-		break
+	w := <-rc.Watch(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithRev(plan.Revision+100))
+	if !errors.Is(w.Err(), rpctypes.ErrCompacted) || w.CompactRevision != plan.NewRev {
+		t.Errorf("a watcher from before: %v, compacted at %d", w.Err(), w.CompactRevision)
 	}
 	put, err := rc.Put(t.Context(), "/registry/pods/a/c", "v")
 	if err != nil || put.Header.Revision != plan.NewRev+1 {

@@ -34,13 +34,14 @@ type build struct {
 	id   string
 	made []string // folders above the places, from the outside in
 
-	data     *work // holds data/member
-	inside   bool  // it lies in the data folder, which was there
-	placed   bool  // the data is in its place
-	marked   bool  // the data folder has our mark
-	log      *work // of a separate write-ahead log
-	guarded  bool
-	walFound bool // the folder of the log was there
+	data    *work // holds data/member
+	inside  bool  // it lies in the data folder, which was there
+	placed  bool  // the data is in its place
+	marked  bool  // the data folder has our mark
+	log     *work // of a separate write-ahead log
+	guarded bool
+	// between is called when the data is in place and the log is not, by tests.
+	between func() error
 }
 
 func (b *build) run(ctx context.Context) error {
@@ -104,9 +105,7 @@ func (b *build) makeWork() (err error) {
 	if p.o.WALDir == "" {
 		return nil
 	}
-	if _, err := os.Lstat(p.WALDir); err == nil {
-		b.walFound = true
-	} else if err := b.makeAbove(p.WALDir); err != nil {
+	if err := b.makeAbove(p.WALDir); err != nil {
 		return err
 	}
 	if err := writeMark(filepath.Join(p.WALDir, guardName), b.id); err != nil {
@@ -171,6 +170,11 @@ func (b *build) placeBoth(wal string) error {
 		return err
 	}
 	b.marked = true
+	if b.between != nil {
+		if err := b.between(); err != nil {
+			return err
+		}
+	}
 	logs, err := os.ReadDir(wal)
 	if err != nil {
 		return err

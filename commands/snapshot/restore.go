@@ -161,7 +161,8 @@ func restoreError(err error) error {
 	var findings *restore.FindingsError
 	var occupied *restore.OccupiedError
 	var used *restore.InUseError
-	code, hint := cli.Code(0), ""
+	var code cli.Code
+	var hint string
 	switch {
 	case errors.As(err, &settings):
 		code = cli.Usage

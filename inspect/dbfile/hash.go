@@ -85,7 +85,7 @@ type kvHasher struct {
 	ctx            context.Context
 	rev, compacted int64
 	all            bool // the compaction may have left more than one record a key: table every key
-	unfiltered     bool // nothing is live at rev; etcd then hashes all there is
+	unfiltered     bool // nothing is live at rev; etcd then hashes all that the compaction has left
 	table          *keyTable
 	kept           atomic.Int64 // records at or below the compact revision that count
 	sum            uint32
@@ -120,10 +120,31 @@ func (k *kvHasher) run() error {
 	last, err := k.below(below)
 	if err == nil && k.table != nil && k.kept.Load() == 0 && !k.table.anyLive() {
 		k.unfiltered = true
-		last, err = k.below(below)
+		if err = k.compact(below); err == nil {
+			last, err = k.below(below)
+		}
 	}
 	k.sum = joined(crc32.Update(0, castagnoli, []byte(bucketKey)), append(parts, last))
 	return err
+}
+
+// compact tables what a compaction that was cut off is to leave, when that is what
+// counts.
+func (k *kvHasher) compact(parts []hashPart) error {
+	if !k.all {
+		return nil
+	}
+	k.table = newKeyTable(k.s)
+	err := inParallel(k.ctx, len(parts), func(i int) error { return k.walk(&parts[i], k.note) })
+	if err != nil {
+		return err
+	}
+	return k.tail(func(it item, rk revisionKey) error {
+		if rk.rev.Main > k.compacted {
+			return nil
+		}
+		return k.note(it, rk)
+	})
 }
 
 // below hashes the parts that were compacted, and returns what the write-ahead log
@@ -204,7 +225,7 @@ func (k *kvHasher) note(it item, rk revisionKey) error {
 
 // survives is for records at or below the compact revision.
 func (k *kvHasher) survives(it item, rk revisionKey) (bool, error) {
-	if k.unfiltered {
+	if k.unfiltered && !k.all {
 		return !rk.tombstone || rk.rev.Main != k.compacted, nil
 	}
 	if rk.tombstone {

@@ -28,7 +28,7 @@ func StartS3(tb testing.TB) *S3 {
 		}
 	}
 	endpoint := fmt.Sprintf("127.0.0.1:%d", Ports(tb, 1)[0])
-	s.Process = Run(tb, Binary(tb, "s3"), endpoint, "--access", s.AccessKey, "--secret", s.Secret, "--port", endpoint, "--quiet", "--keep-alive", "posix", "--sidecar", meta, s.Dir)
+	s.Process = Run(tb, Binary(tb, "s3"), endpoint, "--access", s.AccessKey, "--secret", s.Secret, "--port", endpoint, "--quiet", "--keep-alive", "--disable-acl", "posix", "--sidecar", meta, s.Dir)
 	s.URL = "http://" + endpoint
 	return s
 }

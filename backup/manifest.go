@@ -55,6 +55,8 @@ type Manifest struct {
 	MemberID    string `json:"memberId,omitempty"`
 	Endpoint    string `json:"endpoint,omitempty"`
 	EtcdVersion string `json:"etcdVersion,omitempty"`
+	// StorageVersion is the version of the data, as servers from 3.6 on say it.
+	StorageVersion string `json:"storageVersion,omitempty"`
 	// FloorRevision is what a linearizable read found before the snapshot was asked for;
 	// 0 when there was no quorum to ask.
 	FloorRevision int64 `json:"floorRevision,omitempty"`

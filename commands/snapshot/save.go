@@ -2,8 +2,8 @@ package snapshot
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,13 +27,10 @@ func newSaveCmd(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "save <filename>",
 		Short: "Stores an etcd node backend snapshot to a given file",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 || args[0] == "" {
-				return &cli.Error{Code: cli.Usage, Err: errors.New("snapshot save expects one argument"), DropIn: 128}
-			}
-			return nil
-		},
 		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return cli.Usagef("snapshot save expects one argument")
+			}
 			o.path = args[0]
 			if err := o.complete(); err != nil {
 				return err
@@ -108,7 +105,12 @@ func (o *saveOptions) run(ctx context.Context) error {
 	if err != nil {
 		return cli.ExplainSave(err)
 	}
-	return p.Print(saveView{Manifest: m, path: o.path})
+	v := saveView{Manifest: m, path: o.path}
+	if o.env.DropIn() {
+		_, err := io.WriteString(o.env.Stdout, v.Text()) // whatever -w says, as etcdctl
+		return err
+	}
+	return p.Print(v)
 }
 
 type saveView struct {
@@ -118,7 +120,11 @@ type saveView struct {
 
 // Text is what etcdctl prints.
 func (v saveView) Text() string {
-	return fmt.Sprintf("Snapshot saved at %s\nServer version %s\n", v.path, v.EtcdVersion)
+	s := fmt.Sprintf("Snapshot saved at %s\n", v.path)
+	if v.StorageVersion != "" {
+		s += fmt.Sprintf("Server version %s\n", v.StorageVersion)
+	}
+	return s
 }
 
 func (v saveView) Table() output.Table {

@@ -406,7 +406,7 @@ func (c *File) Use(name string) error {
 			name = all.Content[i].Value
 		}
 	}
-	put(c.ensure(), "current-context", scalar(name), true)
+	put(c.ensure(), "current-context", scalar(name))
 	return nil
 }
 
@@ -419,12 +419,12 @@ func (c *File) Set(name string, settings map[string]any, comment string) error {
 	all := member(c.ensure(), "contexts")
 	if all == nil || all.Kind != yaml.MappingNode {
 		all = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-		put(c.root(), "contexts", all, false)
+		put(c.root(), "contexts", all)
 	}
 	x := member(all, name)
 	if x == nil || x.Kind == yaml.ScalarNode { // a null
 		x = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-		put(all, name, x, false)
+		put(all, name, x)
 		if comment != "" {
 			all.Content[len(all.Content)-2].HeadComment = comment
 		}
@@ -442,7 +442,7 @@ func (c *File) Set(name string, settings map[string]any, comment string) error {
 		if err := n.Encode(v); err != nil {
 			return fmt.Errorf("write setting %s: %w", k, err)
 		}
-		put(x, k, n, false)
+		put(x, k, n)
 	}
 	// The check looks at what the file says now, merged maps included.
 	m := map[string]any{}
@@ -481,8 +481,8 @@ func scalar(s string) *yaml.Node {
 }
 
 // put sets a member of a map and keeps the comments of the value before. A new member
-// goes to the end, or to the beginning.
-func put(m *yaml.Node, name string, v *yaml.Node, first bool) {
+// goes to the end: in front it would come between a comment and what that is about.
+func put(m *yaml.Node, name string, v *yaml.Node) {
 	for i := 0; i+1 < len(m.Content); i += 2 {
 		if strings.EqualFold(m.Content[i].Value, name) {
 			old := m.Content[i+1]
@@ -493,10 +493,6 @@ func put(m *yaml.Node, name string, v *yaml.Node, first bool) {
 	}
 	if len(m.Content) == 0 {
 		m.Style = 0 // an empty {} would go on in one line
-	}
-	if first {
-		m.Content = slices.Insert(m.Content, 0, scalar(name), v)
-		return
 	}
 	m.Content = append(m.Content, scalar(name), v)
 }

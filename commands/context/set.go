@@ -22,6 +22,7 @@ type setOptions struct {
 	encryption string
 	secrets    bool
 	use        bool
+	unset      []string
 }
 
 // notSet are flags that count for `context set` itself.
@@ -33,8 +34,8 @@ func newSetCmd(env *cli.Env) *cobra.Command {
 		Use:   "set NAME [--endpoints …] [--cacert …] [any other connection flag]",
 		Short: "Make a context, or change settings of one",
 		Long: `Make a context, or change settings of one: the flags for connection and output that
-are given are what is stored. Settings that are not given stay; one that is given
-empty (--cacert '') is taken out. What comes out is checked before it is written.
+are given are what is stored. Settings that are not given stay; --unset takes some out,
+as does an empty value (--cacert ''). What comes out is checked before it is written.
 
 Paths of certificates are stored absolute. -w, --debug and --config count for this
 command itself. Variables are not stored.
@@ -42,7 +43,8 @@ command itself. Variables are not stored.
 Passwords and tokens are not stored: without one, commands ask on a terminal or take
 ETCDCTL_PASSWORD. --store-secrets writes them to the file in clear.`,
 		Example: `  etcdctl-plus context set prod --endpoints https://10.0.0.1:2379 --cacert ca.crt --cert client.crt --key client.key
-  etcdctl-plus context set prod-look --endpoints https://10.0.0.1:2379 --user reader --read-only`,
+  etcdctl-plus context set prod-look --endpoints https://10.0.0.1:2379 --user reader --read-only
+  etcdctl-plus context set prod --unset dial-timeout,key-prefix`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: names(env),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -54,6 +56,8 @@ ETCDCTL_PASSWORD. --store-secrets writes them to the file in clear.`,
 	}
 	c.Flags().StringVar(&o.encryption, "encryption-config", "", "the API server's EncryptionConfiguration file, to open sealed values")
 	c.Flags().BoolVar(&o.secrets, "store-secrets", false, "store passwords and tokens too, in clear")
+	c.Flags().StringSliceVar(&o.unset, "unset", nil, "settings to take out")
+	_ = c.RegisterFlagCompletionFunc("unset", cobra.FixedCompletions(config.Settable(), cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
 	c.Flags().BoolVar(&o.use, "use", false, "make it the current context")
 	return c
 }
@@ -84,6 +88,15 @@ func (o *setOptions) complete(flags *pflag.FlagSet, name string) error {
 	})
 	if bad != nil {
 		return bad
+	}
+	for _, name := range o.unset {
+		if !slices.Contains(all, name) {
+			return cli.WithHint(cli.Usagef("--unset %q is not a setting of contexts", name), "settings are "+strings.Join(all, ", "))
+		}
+		if _, ok := o.settings[name]; ok {
+			return cli.Usagef("--%s and --unset %s contradict each other", name, name)
+		}
+		o.settings[name] = ""
 	}
 	if len(o.settings) == 0 {
 		return cli.WithHint(cli.Usagef("no setting is given"), "`"+o.env.Name+" options` lists the flags")

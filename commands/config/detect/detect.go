@@ -233,7 +233,7 @@ func (c client) urls() []Setting {
 			far = append(far, Setting{Value: s, From: from})
 		}
 	}
-	all := append(near, far...)
+	all := slices.Concat(near, far)
 	for _, s := range split(c.server.get("advertise-client-urls")) {
 		all = append(all, Setting{Value: s, From: c.server.from["advertise-client-urls"]})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/backup"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/config"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/context"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/help"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/inspect"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/kv"
@@ -77,7 +78,7 @@ func NewRoot(env *cli.Env) *cobra.Command {
 	if !env.DropIn() {
 		add(root, groupInspect, "Look inside, live or in a file:", registry.New(env), inspect.New(env))
 		add(root, groupBackup, "Backups that are kept:", backup.New(env, snapshot.NewRestore, snapshot.NewDrill, inspect.NewDiff))
-		add(root, groupMore, "More:", sandbox.New(env), help.NewVersion(env), help.NewOptions(root))
+		add(root, groupMore, "More:", sandbox.New(env), context.New(env), help.NewVersion(env), help.NewOptions(root))
 	} else {
 		add(root, groupMore, "More:", help.NewVersion(env), help.NewOptions(root))
 	}

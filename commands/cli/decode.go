@@ -91,8 +91,22 @@ func (d *DecodeFlags) load() (registry.Options, error) {
 	if d.EncryptionConfig == "" && d.flags.Changed("encryption-config") {
 		return o, WithHint(Usagef("--encryption-config is empty"), "is a variable in your script unset?")
 	}
+	fromContext := false
+	if d.EncryptionConfig == "" {
+		s, err := d.env.Settings()
+		if err != nil {
+			return o, err
+		}
+		d.EncryptionConfig, fromContext = s.EncryptionConfig, s.Context != "" && s.EncryptionFrom == "context "+s.Context
+	}
 	if d.EncryptionConfig != "" {
 		c, err := registry.LoadEncryptionConfig(d.EncryptionConfig)
+		if err != nil && fromContext {
+			// Whoever may not read the API server's keys can still read what is not sealed.
+			d.env.Warn("%v (from context %s); sealed values stay sealed", err, d.env.settings.Context)
+			d.EncryptionConfig = ""
+			return o, nil
+		}
 		if err != nil {
 			code := Config
 			if errors.Is(err, fs.ErrPermission) {

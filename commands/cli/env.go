@@ -146,6 +146,19 @@ func (e *Env) Settings() (*config.Settings, error) {
 	return e.settings, nil
 }
 
+// OutputOnly resolves the settings of output and nothing else: for commands that reach
+// no cluster and have to work when the contexts are wrong.
+func (e *Env) OutputOnly() error {
+	if e.settings != nil {
+		return nil
+	}
+	s, err := e.Flags.LoadOutput()
+	if err == nil {
+		e.settings = s
+	}
+	return err
+}
+
 // tellSettings answers --debug. Secrets are only said to be set.
 func (e *Env) tellSettings(s *config.Settings) {
 	user, _, _ := strings.Cut(s.User, ":")

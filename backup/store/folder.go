@@ -347,6 +347,12 @@ func (s *folder) open(dir string) (*subfolder, error) {
 	} else if err := s.mkdir(dir); err != nil {
 		return nil, err
 	}
+	// Opening a fifo would wait for its other end.
+	if i, err := s.root.Stat(dir); err != nil {
+		return nil, err
+	} else if !i.IsDir() {
+		return nil, asf(ErrExists, "its folder is a file")
+	}
 	root, err := s.root.OpenRoot(dir)
 	if err != nil {
 		return nil, err

@@ -630,8 +630,9 @@ func lock(ctx context.Context, p Place) error {
 			}
 			// Longer than it lasts without being refreshed.
 			for end := time.Now().Add(2*p.ttl() + p.ttl()/2); time.Now().Before(end); time.Sleep(p.ttl() / 4) {
-				if _, err = b.Lock(ctx, "lock", o); !errors.Is(err, store.ErrLocked) {
-					return fmt.Errorf("a second holder is let in: %w", err)
+				_, err = b.Lock(ctx, "lock", o)
+				if err := want(err, store.ErrLocked, "a second holder's Lock"); err != nil {
+					return err
 				}
 				var held *store.LockedError
 				if !errors.As(err, &held) || held.Name != "lock" || held.Owner.Host == "" || held.Owner.PID == 0 || held.Owner.Since.IsZero() {
@@ -724,8 +725,9 @@ func staleLock(ctx context.Context, p Place) error {
 			return err
 		}
 		o := store.LockOptions{TTL: 10 * time.Second}
-		if _, err := s.Lock(ctx, "lock", o); !errors.Is(err, store.ErrLocked) {
-			return fmt.Errorf("a lock is taken over before its time: %w", err)
+		_, err = s.Lock(ctx, "lock", o)
+		if err := want(err, store.ErrLocked, "Lock before a dead holder's time is over"); err != nil {
+			return err
 		}
 		for start := time.Now(); ; time.Sleep(ttl / 4) {
 			l, err := s.Lock(ctx, "lock", o)
@@ -800,8 +802,9 @@ func lostLock(ctx context.Context, p Place) error {
 			if err := l.Release(); err != nil {
 				return err
 			}
-			if _, err := a.Lock(ctx, "lock", store.LockOptions{}); !errors.Is(err, store.ErrLocked) {
-				return fmt.Errorf("the lost lock's release took the next holder's away: %w", err)
+			_, err = a.Lock(ctx, "lock", store.LockOptions{})
+			if err := want(err, store.ErrLocked, "Lock after the release of a lost lock, which is the next holder's"); err != nil {
+				return err
 			}
 			return next.Release()
 		})

@@ -32,6 +32,8 @@ type Place struct {
 	Part int64
 	// Many is how many objects are listed; 0: 1100, more than a page of S3.
 	Many int
+	// Odd are names to try; nil: OddNames.
+	Odd []string
 	// Races says that two Puts of one name at once can both succeed, as the store
 	// has no conditional requests.
 	Races bool
@@ -333,9 +335,13 @@ var OddNames = []string{
 }
 
 func oddNames(ctx context.Context, p Place) error {
+	odd := p.Odd
+	if odd == nil {
+		odd = OddNames
+	}
 	return with(p, func(s store.Store) error {
 		var errs []error
-		for _, name := range OddNames {
+		for _, name := range odd {
 			if err := Put(ctx, s, "odd/"+name, []byte(name), store.PutOptions{}); err != nil {
 				errs = append(errs, err)
 			}
@@ -344,7 +350,7 @@ func oddNames(ctx context.Context, p Place) error {
 			return err
 		}
 		var expect []string
-		for _, name := range OddNames {
+		for _, name := range odd {
 			expect = append(expect, "odd/"+name)
 			if err := holds(ctx, s, "odd/"+name, []byte(name)); err != nil {
 				return err

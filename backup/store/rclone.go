@@ -167,11 +167,11 @@ func (s *remote) Stat(ctx context.Context, name string) (Object, error) {
 	return Object{Name: name, Bytes: i.Size, ModTime: i.ModTime}, nil
 }
 
-func (s *remote) stat(ctx context.Context, name string, flags ...string) (*rcloneItem, error) {
+func (s *remote) stat(ctx context.Context, name string) (*rcloneItem, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
-	return s.look(ctx, name, flags...)
+	return s.look(ctx, name)
 }
 
 // look describes what lies under any name, also a temporary one.

@@ -167,8 +167,11 @@ func nothingLeft(ctx context.Context, p Place) error {
 }
 
 func want(err, kind error, doing string) error {
+	if err == nil {
+		return fmt.Errorf("%s is done, instead of: %w", doing, kind)
+	}
 	if !errors.Is(err, kind) {
-		return fmt.Errorf("%s gives %v, not %w", doing, err, kind)
+		return fmt.Errorf("%s gives: %w; instead of: %w", doing, err, kind)
 	}
 	return nil
 }

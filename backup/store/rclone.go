@@ -413,7 +413,11 @@ func (c *catting) Read(p []byte) (int, error) {
 	case wait != nil:
 		c.end = rcloneError(c.ctx, "cat", wait, c.said)
 	case c.left > 0:
+		// In a bucket, rclone takes what went meanwhile for an empty folder.
 		c.end = io.ErrUnexpectedEOF
+		if _, err := c.s.stat(c.ctx, c.name); errors.Is(err, ErrNotExist) {
+			c.end = err
+		}
 	default:
 		c.end = io.EOF
 		return n, io.EOF

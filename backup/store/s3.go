@@ -281,7 +281,7 @@ func s3Error(err error) error {
 		said += errText(": " + api.ErrorMessage())
 	}
 	switch api.ErrorCode() {
-	case "NoSuchKey", "NotFound":
+	case "NoSuchKey", "NoSuchUpload", "NotFound":
 		return ErrNotExist
 	case "NoSuchBucket":
 		return ErrNoBucket

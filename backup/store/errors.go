@@ -30,7 +30,7 @@ type kind struct {
 }
 
 func (k *kind) Error() string        { return k.text }
-func (k *kind) Is(target error) bool { return k.is != nil && target == k.is } //nolint:errorlint // identity is meant
+func (k *kind) Is(target error) bool { return k.is != nil && target == k.is }
 
 // errText is an error that only tells.
 type errText string

@@ -90,17 +90,24 @@ func (f *flag) raise(ctx context.Context) (young bool, err error) {
 	return false, nil
 }
 
-func (f *flag) read(ctx context.Context, name string) (Owner, error) {
-	r, err := f.s.Get(ctx, name)
-	if err != nil {
-		return Owner{}, err
+// read reads a flag, which its owner can be writing again.
+func (f *flag) read(ctx context.Context, name string) (o Owner, err error) {
+	for range flagTries {
+		var r io.ReadCloser
+		if r, err = f.s.Get(ctx, name); err != nil {
+			return o, err
+		}
+		var b []byte
+		b, err = io.ReadAll(io.LimitReader(r, 4096))
+		r.Close()
+		if err == nil {
+			return readOwner(b), nil
+		}
+		if !errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
 	}
-	defer r.Close()
-	b, err := io.ReadAll(io.LimitReader(r, 4096))
-	if err != nil {
-		return Owner{}, err
-	}
-	return readOwner(b), nil
+	return o, err
 }
 
 func (f *flag) write(ctx context.Context, o Owner, replace bool) error {

@@ -347,6 +347,12 @@ func (s *folder) open(dir string) (*subfolder, error) {
 	} else if err := s.mkdir(dir); err != nil {
 		return nil, err
 	}
+	// Opening a fifo would wait for its other end.
+	if i, err := s.root.Stat(dir); err != nil {
+		return nil, err
+	} else if !i.IsDir() {
+		return nil, asf(ErrExists, "its folder is a file")
+	}
 	root, err := s.root.OpenRoot(dir)
 	if err != nil {
 		return nil, err
@@ -418,12 +424,13 @@ func (d *subfolder) create() (*part, error) {
 			_ = d.root.Remove(name) // made a moment ago
 			return nil, err
 		}
-		_, _ = tryLock(f) // nobody else has it; without locks, age tells
-		// Until it was locked it looked like a dead writer's: it may be gone.
-		if d.holds(name, f) {
+		// Until it is locked it looks like a dead writer's: a sweep can have its lock,
+		// or have removed it. Where there are no locks, age tells, and it is free.
+		if free, _ := tryLock(f); free && d.holds(name, f) {
 			return &part{name, f}, nil
 		}
 		f.Close()
+		_ = d.root.Remove(name) // ours, if it is there
 	}
 }
 

@@ -167,11 +167,11 @@ func (s *remote) Stat(ctx context.Context, name string) (Object, error) {
 	return Object{Name: name, Bytes: i.Size, ModTime: i.ModTime}, nil
 }
 
-func (s *remote) stat(ctx context.Context, name string, flags ...string) (*rcloneItem, error) {
+func (s *remote) stat(ctx context.Context, name string) (*rcloneItem, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
-	return s.look(ctx, name, flags...)
+	return s.look(ctx, name)
 }
 
 // look describes what lies under any name, also a temporary one.
@@ -413,7 +413,11 @@ func (c *catting) Read(p []byte) (int, error) {
 	case wait != nil:
 		c.end = rcloneError(c.ctx, "cat", wait, c.said)
 	case c.left > 0:
+		// In a bucket, rclone takes what went meanwhile for an empty folder.
 		c.end = io.ErrUnexpectedEOF
+		if _, err := c.s.stat(c.ctx, c.name); errors.Is(err, ErrNotExist) {
+			c.end = err
+		}
 	default:
 		c.end = io.EOF
 		return n, io.EOF

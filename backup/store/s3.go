@@ -281,7 +281,7 @@ func s3Error(err error) error {
 		said += errText(": " + api.ErrorMessage())
 	}
 	switch api.ErrorCode() {
-	case "NoSuchKey", "NotFound":
+	case "NoSuchKey", "NoSuchUpload", "NotFound":
 		return ErrNotExist
 	case "NoSuchBucket":
 		return ErrNoBucket
@@ -289,6 +289,8 @@ func s3Error(err error) error {
 		return ErrExists
 	case "BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch":
 		return as(ErrChecksum, said)
+	case "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "AllAccessDisabled", "AccountProblem", "XAdminUserNotFound":
+		return as(ErrDenied, said) // not every server answers with 403
 	case "PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "InvalidBucketName":
 		return as(ErrConfig, said)
 	case "RequestTimeTooSkewed":
@@ -299,7 +301,7 @@ func s3Error(err error) error {
 	switch {
 	case status == 401, status == 403:
 		return as(ErrDenied, said)
-	case status == 404:
+	case status == 404 && api.ErrorMessage() == "":
 		return ErrNotExist
 	case status == 412:
 		return ErrExists

@@ -175,10 +175,7 @@ func (u *upload) parts(ctx context.Context) (want string, err error) {
 		if err == nil {
 			return
 		}
-		// Also when ctx has ended. An upload that was finished after all is gone by now.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-		defer cancel()
-		_, _ = u.s.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &u.s.bucket, Key: u.s.key(u.name), UploadId: created.UploadId}) // err says more
+		u.abort(ctx, created.UploadId) // err says more
 	}()
 	done, want, err := u.sendParts(ctx, created.UploadId)
 	if err != nil {
@@ -190,6 +187,25 @@ func (u *upload) parts(ctx context.Context) (want string, err error) {
 		MultipartUpload: &types.CompletedMultipartUpload{Parts: done},
 	})
 	return want, s3Error(err)
+}
+
+// abort takes an upload back, also when ctx has ended. A part that the server was
+// still taking in can come after that, so it is done again until the server knows
+// nothing of the upload any more.
+func (u *upload) abort(ctx context.Context, id *string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	for pause := 100 * time.Millisecond; pause < 4*time.Second; pause *= 2 {
+		_, err := u.s.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &u.s.bucket, Key: u.s.key(u.name), UploadId: id})
+		if errors.Is(s3Error(err), ErrNotExist) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
 }
 
 // sendParts reads the source once for the checksums, in order, and once more for

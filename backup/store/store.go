@@ -52,6 +52,7 @@
 //	ErrNotExist     no such object
 //	ErrExists       the name is taken
 //	ErrLocked       somebody else holds the lock; errors.As gives the *LockedError
+//	ErrLockLost     the cause of the end of a Lock's context
 //	ErrChecksum     what was read or stored is not what the checksum is of
 //	ErrName         a name that no store takes
 //	ErrDenied       the server refuses these credentials, or what they may do
@@ -75,7 +76,8 @@ type Store interface {
 	// Put stores size bytes of src under name, if sum is their SHA-256. It returns
 	// ErrExists when the name is taken, unless o.Replace says otherwise, and
 	// ErrChecksum when the bytes are others; then, and after any other failure,
-	// nothing is left. One exception: when the connection fails after all was
+	// nothing is left. A name cannot be an object and begin another's, "a" and
+	// "a/b", where objects are files: ErrExists. One exception: when the connection fails after all was
 	// sent, the object can be there, whole. Transient failures are tried again.
 	// src is read from several goroutines and may be read more than once.
 	Put(ctx context.Context, name string, src io.ReaderAt, size int64, sum [32]byte, o PutOptions) error
@@ -85,7 +87,8 @@ type Store interface {
 	// Stat describes an object without reading it; ErrNotExist.
 	Stat(ctx context.Context, name string) (Object, error)
 	// List yields the objects whose names begin with prefix, ordered by the bytes
-	// of their names; "" is all. It ends with the first error. SHA256 is not set.
+	// of their names; "" is all. It ends with the first error. SHA256 is not set. A
+	// bucket's and a remote's names are all held in memory.
 	List(ctx context.Context, prefix string) iter.Seq2[Object, error]
 	// Delete removes an object; ErrNotExist.
 	Delete(ctx context.Context, name string) error

@@ -32,6 +32,8 @@ type Place struct {
 	Part int64
 	// Many is how many objects are listed; 0: 1100, more than a page of S3.
 	Many int
+	// Odd are names to try; nil: OddNames.
+	Odd []string
 	// Races says that two Puts of one name at once can both succeed, as the store
 	// has no conditional requests.
 	Races bool
@@ -165,8 +167,11 @@ func nothingLeft(ctx context.Context, p Place) error {
 }
 
 func want(err, kind error, doing string) error {
+	if err == nil {
+		return fmt.Errorf("%s is done, instead of: %w", doing, kind)
+	}
 	if !errors.Is(err, kind) {
-		return fmt.Errorf("%s gives %v, not %w", doing, err, kind)
+		return fmt.Errorf("%s gives: %w; instead of: %w", doing, err, kind)
 	}
 	return nil
 }
@@ -333,9 +338,13 @@ var OddNames = []string{
 }
 
 func oddNames(ctx context.Context, p Place) error {
+	odd := p.Odd
+	if odd == nil {
+		odd = OddNames
+	}
 	return with(p, func(s store.Store) error {
 		var errs []error
-		for _, name := range OddNames {
+		for _, name := range odd {
 			if err := Put(ctx, s, "odd/"+name, []byte(name), store.PutOptions{}); err != nil {
 				errs = append(errs, err)
 			}
@@ -344,7 +353,7 @@ func oddNames(ctx context.Context, p Place) error {
 			return err
 		}
 		var expect []string
-		for _, name := range OddNames {
+		for _, name := range odd {
 			expect = append(expect, "odd/"+name)
 			if err := holds(ctx, s, "odd/"+name, []byte(name)); err != nil {
 				return err
@@ -630,8 +639,9 @@ func lock(ctx context.Context, p Place) error {
 			}
 			// Longer than it lasts without being refreshed.
 			for end := time.Now().Add(2*p.ttl() + p.ttl()/2); time.Now().Before(end); time.Sleep(p.ttl() / 4) {
-				if _, err = b.Lock(ctx, "lock", o); !errors.Is(err, store.ErrLocked) {
-					return fmt.Errorf("a second holder is let in: %w", err)
+				_, err = b.Lock(ctx, "lock", o)
+				if err := want(err, store.ErrLocked, "a second holder's Lock"); err != nil {
+					return err
 				}
 				var held *store.LockedError
 				if !errors.As(err, &held) || held.Name != "lock" || held.Owner.Host == "" || held.Owner.PID == 0 || held.Owner.Since.IsZero() {
@@ -724,8 +734,9 @@ func staleLock(ctx context.Context, p Place) error {
 			return err
 		}
 		o := store.LockOptions{TTL: 10 * time.Second}
-		if _, err := s.Lock(ctx, "lock", o); !errors.Is(err, store.ErrLocked) {
-			return fmt.Errorf("a lock is taken over before its time: %w", err)
+		_, err = s.Lock(ctx, "lock", o)
+		if err := want(err, store.ErrLocked, "Lock before a dead holder's time is over"); err != nil {
+			return err
 		}
 		for start := time.Now(); ; time.Sleep(ttl / 4) {
 			l, err := s.Lock(ctx, "lock", o)
@@ -800,8 +811,9 @@ func lostLock(ctx context.Context, p Place) error {
 			if err := l.Release(); err != nil {
 				return err
 			}
-			if _, err := a.Lock(ctx, "lock", store.LockOptions{}); !errors.Is(err, store.ErrLocked) {
-				return fmt.Errorf("the lost lock's release took the next holder's away: %w", err)
+			_, err = a.Lock(ctx, "lock", store.LockOptions{})
+			if err := want(err, store.ErrLocked, "Lock after the release of a lost lock, which is the next holder's"); err != nil {
+				return err
 			}
 			return next.Release()
 		})

@@ -170,10 +170,19 @@ data-dir: /ignored
 -- usr/lib/systemd/system/etcd.service --
 [Service]
 ExecStart=/usr/bin/etcd --data-dir /ignored
+-- etc/systemd/system/etcd.service.d/90.conf --
+[Service]
+Environment=CONF=e.yml
+-- etc/systemd/system/etcd.service.d/10.conf --
+[Service]
+Environment=CONF=wrong.yml
+-- run/systemd/system/etcd.service.d/90.conf --
+[Service]
+Environment=CONF=weaker.yml
 -- etc/systemd/system/etcd.service.d/50.conf --
 [Service]
 ExecStart=
-ExecStart=/bin/bash -c "GOMAXPROCS=$(nproc) /usr/bin/etcd --config-file=/etc/etcd/e.yml"
+ExecStart=/bin/bash -c "GOMAXPROCS=$(nproc) /usr/bin/etcd --config-file=/etc/etcd/${CONF}"
 -- etc/etcd/e.yml --
 data-dir: /var/lib/e
 listen-client-urls: http://10.1.1.1:2379,http://localhost:2379

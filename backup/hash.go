@@ -5,13 +5,41 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/pipeline"
 )
+
+// hashed is the outcome of a hash.
+type hashed struct {
+	dbfile.KVHash
+	err error
+}
+
+// hashOf hashes in a goroutine of its own. The channel gives the outcome once, then
+// nothing more.
+func hashOf(ctx context.Context, src *dbfile.Source) <-chan hashed {
+	out := make(chan hashed, 1)
+	go func() {
+		defer close(out)
+		var h hashed
+		h.err = pipeline.Guard(func() (err error) {
+			h.KVHash, err = src.HashKV(ctx, 0)
+			return err
+		})
+		out <- h
+	}()
+	return out
+}
 
 // hash is level 4: etcd's own hash, and whatever there is to compare with.
 func (v *verification) hash(ctx context.Context) error {
-	h, err := v.src.HashKV(ctx, 0)
-	switch {
+	var h hashed
+	if v.hashing != nil {
+		h = <-v.hashing
+	}
+	switch err := h.err; {
+	case v.hashing == nil: // only the cluster is to be compared with
 	case errors.Is(err, keyspace.ErrCorrupt):
 		if v.r.Damage == 0 {
 			v.say(LevelHash, "%v", err)

@@ -1,11 +1,15 @@
 package backup
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -51,6 +55,8 @@ type Manifest struct {
 	MemberID    string `json:"memberId,omitempty"`
 	Endpoint    string `json:"endpoint,omitempty"`
 	EtcdVersion string `json:"etcdVersion,omitempty"`
+	// StorageVersion is the version of the data, as servers from 3.6 on say it.
+	StorageVersion string `json:"storageVersion,omitempty"`
 	// FloorRevision is what a linearizable read found before the snapshot was asked for;
 	// 0 when there was no quorum to ask.
 	FloorRevision int64 `json:"floorRevision,omitempty"`
@@ -69,6 +75,9 @@ type Manifest struct {
 	Tool            string    `json:"tool,omitempty"`
 	// Sequence counts the backups of a repository, from 1; 0 outside of one.
 	Sequence int64 `json:"sequence,omitempty"`
+	// Self is the SHA-256 (hex) of the manifest as it is stored, with these 64 digits
+	// as zeros.
+	Self string `json:"manifestSha256"`
 }
 
 // ErrManifest is wrapped by what is wrong with a manifest.
@@ -96,8 +105,14 @@ func ReadManifest(path string) (*Manifest, error) {
 	return m, nil
 }
 
-// ParseManifest decodes a manifest. Members that it does not know are passed over. The
-// error wraps ErrManifest.
+// selfMark is what stands in a manifest before its own checksum.
+const selfMark = `"manifestSha256": "`
+
+// noSum stands for a checksum while it is computed.
+var noSum = strings.Repeat("0", 2*sha256.Size)
+
+// ParseManifest decodes a manifest, and compares it with its own checksum. Members that
+// it does not know are passed over. The error wraps ErrManifest.
 func ParseManifest(b []byte) (*Manifest, error) {
 	if len(b) > maxManifest {
 		return nil, fmt.Errorf("%w: more than %d bytes", ErrManifest, maxManifest)
@@ -111,18 +126,39 @@ func ParseManifest(b []byte) (*Manifest, error) {
 		return nil, fmt.Errorf("%w: it names no format", ErrManifest)
 	case m.Format != manifestFormat:
 		return nil, fmt.Errorf("%w: its format is %q, this version reads %q", ErrManifest, m.Format, manifestFormat)
-	case len(m.SHA256) != 64 || m.Bytes <= 0 || m.Revision < 1:
+	case len(m.SHA256) != len(noSum) || m.Bytes <= 0 || m.Revision < 1:
 		return nil, fmt.Errorf("%w: size, SHA-256 or revision is missing", ErrManifest)
+	}
+	i := bytes.LastIndex(b, []byte(selfMark))
+	if i < 0 || len(b) < i+len(selfMark)+len(noSum) {
+		return nil, fmt.Errorf("%w: its own checksum is missing", ErrManifest)
+	}
+	i += len(selfMark)
+	if got := selfSum(b, i); got != m.Self || got != string(b[i:i+len(noSum)]) {
+		return nil, fmt.Errorf("%w: it changed after it was written: its SHA-256 is %s, it says %s", ErrManifest, got, m.Self)
 	}
 	return &m, nil
 }
 
-// Encode returns the manifest as JSON, for people to read as well.
+// selfSum is the checksum of a manifest whose checksum stands at b[at:].
+func selfSum(b []byte, at int) string {
+	h := sha256.New()
+	h.Write(b[:at])
+	io.WriteString(h, noSum)
+	h.Write(b[at+len(noSum):])
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Encode returns the manifest as JSON, for people to read as well, with its checksum.
 func (m *Manifest) Encode() ([]byte, error) {
-	m.Format = manifestFormat
+	m.Format, m.Self = manifestFormat, noSum
 	b, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("write manifest: %w", err)
 	}
-	return append(b, '\n'), nil
+	b = append(b, '\n')
+	at := bytes.LastIndex(b, []byte(selfMark)) + len(selfMark)
+	m.Self = selfSum(b, at)
+	copy(b[at:], m.Self)
+	return b, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/etcdctl-plus/etcdctl-plus/backup/place"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
 )
 
 // packTo writes what r has to w, compressed and then encrypted as asked for, and notes
@@ -76,4 +78,23 @@ func (t *target) pack(ctx context.Context, m *Manifest, o *SaveOptions) error {
 		return fmt.Errorf("write %s: %w", t.path, err)
 	}
 	return packTo(ctx, m, f, plain.f, o)
+}
+
+// Unpack writes the snapshot that is in a packed or encrypted file into a new one, out, as
+// etcd and other programs read it. The error wraps ErrExists when out is there.
+func Unpack(ctx context.Context, path, out string, o dbfile.Options) (err error) {
+	src, err := dbfile.Open(ctx, path, o)
+	if err != nil {
+		return fmt.Errorf("unpack: %w", err)
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	t, err := newTarget(out, false)
+	if err != nil {
+		return err
+	}
+	defer t.abandon()
+	if err := src.WriteFile(ctx, t.f); err != nil {
+		return fmt.Errorf("unpack: %w", err)
+	}
+	return t.commit()
 }

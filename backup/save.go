@@ -274,6 +274,9 @@ func (m *member) stream(ctx context.Context, f *os.File, out *Manifest, o *SaveO
 		if len(part.Blob) > 0 && o.Stall > 0 {
 			quiet.Reset(o.Stall) // an empty part is no progress
 		}
+		if part.Version != "" {
+			out.StorageVersion = part.Version
+		}
 		promised = max(promised, s.bytes()+uint64(len(part.Blob))+part.RemainingBytes)
 		if err = s.write(f, part.Blob); err != nil {
 			return fmt.Errorf("write the snapshot: %w", err)

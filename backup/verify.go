@@ -108,7 +108,9 @@ type verification struct {
 	src    *dbfile.Source
 	opened bool  // the file could be opened as a database
 	damage error // why it was opened only as one that is damaged
-	sealed bool  // the checksum was compared, and fits
+	// hashing is the hash on its way.
+	hashing <-chan hashed
+	sealed  bool // the checksum was compared, and fits
 }
 
 // Verify looks at a backup, or any database file or data folder, as deep as asked, and
@@ -119,7 +121,12 @@ type verification struct {
 // database at all is a finding. It takes 24 bytes of memory a record.
 func Verify(ctx context.Context, path string, o VerifyOptions) (*Report, error) {
 	v := &verification{path: path, o: o, r: &Report{File: path}}
+	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
+		cancel()
+		if v.hashing != nil {
+			<-v.hashing
+		}
 		if v.src != nil {
 			v.src.Close()
 		}
@@ -361,6 +368,9 @@ func (v *verification) pages(ctx context.Context) error {
 	if records {
 		v.begin(LevelRecords)
 	}
+	if v.o.Level >= LevelHash {
+		v.hashing = hashOf(ctx, v.src) // beside the walk, which is one core's work
+	}
 	seals := sealNames{}
 	sum, err := v.src.ExamineEach(ctx, func(f dbfile.Finding) {
 		if found := fromFile(f); found.Level == LevelPages || records {
@@ -392,6 +402,10 @@ func (v *verification) checksum(ctx context.Context) error {
 		if err != nil {
 			return v.notOpened(err)
 		}
+		if v.hashing != nil {
+			<-v.hashing // it has refused the file as well
+			v.hashing = hashOf(ctx, src)
+		}
 		v.src.Close()
 		v.src = src
 	case err != nil && !errors.Is(err, keyspace.ErrCorrupt):
@@ -412,8 +426,8 @@ func (v *verification) checksum(ctx context.Context) error {
 		if info.Revision != m.Revision {
 			v.say(LevelSeal, "it is at revision %d, the manifest says %d", info.Revision, m.Revision)
 		}
-		if info.CompactRev != m.CompactRev {
-			v.say(LevelSeal, "it is compacted at revision %d, the manifest says %d", info.CompactRev, m.CompactRev)
+		if c := max(info.CompactRev, info.CompactScheduled); c != m.CompactRev {
+			v.say(LevelSeal, "it is compacted at revision %d, the manifest says %d", c, m.CompactRev)
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/etcdctl-plus/etcdctl-plus/commands/backup"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/config"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/context"
@@ -76,6 +77,7 @@ func NewRoot(env *cli.Env) *cobra.Command {
 	}
 	if !env.DropIn() {
 		add(root, groupInspect, "Look inside, live or in a file:", registry.New(env), inspect.New(env))
+		add(root, groupBackup, "Backups that are kept:", backup.New(env, snapshot.NewRestore, snapshot.NewDrill, inspect.NewDiff))
 		add(root, groupMore, "More:", sandbox.New(env), context.New(env), help.NewVersion(env), help.NewOptions(root))
 	} else {
 		add(root, groupMore, "More:", help.NewVersion(env), help.NewOptions(root))

@@ -5,6 +5,7 @@ package place
 import (
 	"errors"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -33,3 +34,9 @@ func TryLock(f *os.File) (free bool, err error) {
 }
 
 func unsyncable(err error) bool { return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) }
+
+// private tells whether a folder is this user's, and nobody else may enter it.
+func private(st os.FileInfo) bool {
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	return ok && int(sys.Uid) == os.Getuid() && st.Mode().Perm()&0o077 == 0
+}

@@ -27,3 +27,6 @@ func TryLock(f *os.File) (free bool, err error) {
 
 // A folder cannot be opened for syncing here.
 func unsyncable(err error) bool { return err != nil }
+
+// private: the system's folder for temporary files is the user's own here.
+func private(os.FileInfo) bool { return true }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -97,4 +98,65 @@ func write(in io.Reader, to string) error {
 		return err
 	}
 	return os.Rename(to+".part", to)
+}
+
+// benchSave compares saves of a running server, and what they do to another client.
+func benchSave(ctx context.Context, b *bencher) error {
+	srv, err := b.serve(ctx, b.large)
+	if err != nil {
+		return err
+	}
+	defer srv.close()
+	out := filepath.Join(b.dir, "saved.db")
+	clean := func() error {
+		for _, f := range []string{out, out + ".manifest.json", out + ".part"} {
+			if err := os.Remove(f); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+		}
+		return nil
+	}
+	ours := command{args: []string{b.ours, "snapshot", "save", out, "--force"}, endpoint: srv.endpoint}
+	peer := command{args: []string{b.etcdctl, "snapshot", "save", out, "--command-timeout", "5m"}, endpoint: srv.endpoint}
+	s, err := b.compare(ctx, clean, ours, peer)
+	if err != nil {
+		return err
+	}
+	idle := srv.idleP99(ctx)
+	var p99 []time.Duration
+	for _, c := range []command{ours, peer} {
+		if err := clean(); err != nil {
+			return err
+		}
+		_, p, err := b.underLoad(ctx, srv, c)
+		if err != nil {
+			return err
+		}
+		p99 = append(p99, p)
+	}
+	row("`snapshot save`, levels 0 to 4; peer: etcdctl snapshot save", s[0], s[1], idle, p99[0], p99[1])
+	return clean()
+}
+
+// benchVerify compares a verification with a look at the same file.
+func benchVerify(ctx context.Context, b *bencher) error {
+	ours := command{args: []string{b.ours, "snapshot", "verify", "--level", "4", b.large}}
+	peer := command{args: []string{b.etcdutl, "snapshot", "status", b.large}}
+	deep := command{args: []string{b.ours, "snapshot", "verify", b.large}}
+	unsealed := command{args: []string{b.ours, "snapshot", "verify", "--level", "4", "--skip-hash-check", b.large}, code: 3}
+	s, err := b.compare(ctx, nil, ours, peer, deep, unsealed)
+	if err != nil {
+		return err
+	}
+	row("`snapshot verify --level 4`, warm; peer: etcdutl snapshot status", s[0], s[1])
+	row("the same without the checksum", s[3], s[1])
+	row("`snapshot verify`, with every object of Kubernetes", s[2], s[1])
+	runs := b.runs
+	b.runs = min(runs, 3)
+	defer func() { b.runs = runs }()
+	if s, err = b.compare(ctx, func() error { return forget(b.large) }, ours, peer); err != nil {
+		return err
+	}
+	row("`snapshot verify --level 4`, cold", s[0], s[1])
+	return nil
 }

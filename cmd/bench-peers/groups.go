@@ -24,7 +24,7 @@ type group struct {
 
 var groups = []group{
 	{"start", benchStart}, {"keys", benchKeys}, {"dump", benchDump}, {"transcode", benchTranscode}, {"get", benchGet}, {"history", benchHistory},
-	{"load", benchLoad}, {"hash", benchHash}, {"restore", benchRestore},
+	{"load", benchLoad}, {"hash", benchHash}, {"restore", benchRestore}, {"save", benchSave}, {"verify", benchVerify},
 }
 
 // row is one line of the table; p99 holds idle, ours, peer.

@@ -28,9 +28,14 @@ type FileFlags struct {
 // Define adds the flags; with is put in front of their descriptions.
 func (o *FileFlags) Define(f *pflag.FlagSet, with string) {
 	f.BoolVar(&o.Copy, "db-copy", false, with+"read a private copy, so that the file of a running etcd can be read")
+	f.StringVar(&o.WALDir, "wal-dir", "", with+"the folder of the member's write-ahead log, where that is not in the data folder")
+	o.DefinePacked(f, with)
+}
+
+// DefinePacked adds only the flags for what a snapshot is packed in.
+func (o *FileFlags) DefinePacked(f *pflag.FlagSet, with string) {
 	f.Int64Var(&o.UnpackLimit, "db-unpack-limit", 0, with+"most bytes that a packed file may unpack to (0: 16 GiB, and 250 times its size)")
 	f.StringArrayVar(&o.Identity, "identity", nil, with+"file of age identities that open an encrypted snapshot (also ETCDCTL_PLUS_IDENTITY)")
-	f.StringVar(&o.WALDir, "wal-dir", "", with+"the folder of the member's write-ahead log, where that is not in the data folder")
 }
 
 // DefineSkipHash adds the flag for damaged files.

@@ -14,14 +14,25 @@ import (
 
 type drillOptions struct {
 	env     *cli.Env
+	locator cli.Locator // of a repository; nil: the argument is a file
 	file    cli.FileFlags
 	decoder cli.DecodeFlags
 	dir     string
 	hold    time.Duration
 }
 
-func newDrillCmd(env *cli.Env) *cobra.Command {
-	o := drillOptions{env: env}
+func newDrillCmd(env *cli.Env) *cobra.Command { return drillCmd(env, nil) }
+
+// NewDrill makes `drill` for what a locator finds.
+func NewDrill(env *cli.Env, l cli.Locator) *cobra.Command {
+	c := drillCmd(env, l)
+	c.Use, c.Short = "drill BACKUP", "Rehearse the restore of a backup in a repository"
+	c.Example = `  etcdctl-plus backup drill latest --store /var/backups/etcd`
+	return c
+}
+
+func drillCmd(env *cli.Env, l cli.Locator) *cobra.Command {
+	o := drillOptions{env: env, locator: l}
 	c := &cobra.Command{
 		Use:   "drill FILE",
 		Short: "Rehearse a restore: boot a private etcd from a copy, and compare",
@@ -39,8 +50,13 @@ the file (--dir). Differences end with exit code 10.`,
 	f := c.Flags()
 	f.StringVar(&o.dir, "dir", "", "folder for its temporary files (default: the system's)")
 	f.DurationVar(&o.hold, "hold", 0, "keep the etcd for so long, then compare again")
-	o.file.Define(f, "")
 	o.decoder.DefineKeys(env, f)
+	if l != nil {
+		o.file.DefinePacked(f, "")
+		l.Define(f)
+		return c
+	}
+	o.file.Define(f, "")
 	return c
 }
 
@@ -59,15 +75,21 @@ func (o *drillOptions) run(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	d, err := backup.Drill(ctx, path, backup.DrillOptions{File: file, Dir: o.dir, Hold: o.hold, Objects: objectReader(&o.decoder)})
+	ref := path
+	if o.locator != nil {
+		if path, err = o.locator.Locate(ctx, ref); err != nil {
+			return err
+		}
+	}
+	d, err := backup.Drill(ctx, path, backup.DrillOptions{File: file, Dir: o.dir, Hold: o.hold, Objects: o.decoder.Objects()})
 	if err != nil {
 		return err
 	}
-	if err := p.Print(drillView{File: path, Drilled: d}); err != nil {
+	if err := p.Print(drillView{File: ref, Drilled: d}); err != nil {
 		return err
 	}
 	if len(d.Findings) > 0 {
-		return cli.Failf(cli.Integrity, "what was restored from %s differs from it: %s", path, plural(len(d.Findings), "finding"))
+		return cli.Failf(cli.Integrity, "what was restored from %s differs from it: %s", ref, plural(len(d.Findings), "finding"))
 	}
 	if d.Sealed > 0 {
 		o.env.Warn("%d values stayed sealed: %s", d.Sealed, o.decoder.SealedHint())

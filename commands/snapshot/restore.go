@@ -23,6 +23,8 @@ type restoreOptions struct {
 	peers  string
 	policy string
 	dryRun bool
+	// locator finds a backup in a repository; nil: the argument is a file.
+	locator cli.Locator
 	restore.Options
 }
 
@@ -54,8 +56,19 @@ A lease that keys name and the file does not have is made anew for
 A member's own db file has no checksum and needs --skip-hash-check; what only the
 member's write-ahead log has is not in it.`
 
-func newRestoreCmd(env *cli.Env) *cobra.Command {
-	o := restoreOptions{env: env}
+func newRestoreCmd(env *cli.Env) *cobra.Command { return restoreCmd(env, nil) }
+
+// NewRestore makes `restore` for what a locator finds.
+func NewRestore(env *cli.Env, l cli.Locator) *cobra.Command {
+	c := restoreCmd(env, l)
+	c.Use, c.Short = "restore BACKUP", "Make an etcd data folder of a backup in a repository"
+	c.Long = "Fetch a backup, compare it with its manifest, and restore it. " + strings.TrimSpace(restoreLong)
+	c.Example = `  etcdctl-plus backup restore latest --store s3://backups/etcd --data-dir /var/lib/etcd-restored --dry-run`
+	return c
+}
+
+func restoreCmd(env *cli.Env, l cli.Locator) *cobra.Command {
+	o := restoreOptions{env: env, locator: l}
 	c := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Make an etcd data folder of a snapshot",
@@ -90,8 +103,10 @@ func newRestoreCmd(env *cli.Env) *cobra.Command {
 		f.Uint64Var(&o.InitialMmapSize, "initial-memory-map-size", 10<<30, "Initial memory map size of the database in bytes. It uses the default value if not defined or defined to 0")
 		return c
 	}
-	f.Int64Var(&o.file.UnpackLimit, "db-unpack-limit", 0, "most bytes that a packed file may unpack to (0: 16 GiB, and 250 times its size)")
-	f.StringArrayVar(&o.file.Identity, "identity", nil, "file of age identities that open an encrypted snapshot (also ETCDCTL_PLUS_IDENTITY)")
+	o.file.DefinePacked(f, "")
+	if l != nil {
+		l.Define(f)
+	}
 	f.StringVar(&o.Token, "initial-cluster-token", "", "token that tells this cluster from others (default: computed from the content and the cluster)")
 	f.Uint64Var(&o.InitialMmapSize, "initial-memory-map-size", 0, "bytes of address space to set aside for the database while it is changed (0: as many as needed)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "verify, say everything that would be done, and write nothing")
@@ -138,6 +153,11 @@ func (o *restoreOptions) run(ctx context.Context) error {
 	}
 	if o.File, err = o.file.options(o.env); err != nil {
 		return err
+	}
+	if o.locator != nil {
+		if o.path, err = o.locator.Locate(ctx, o.path); err != nil {
+			return err
+		}
 	}
 	plan, err := restore.Prepare(ctx, o.path, o.Options)
 	if err != nil {

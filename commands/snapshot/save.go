@@ -2,9 +2,8 @@ package snapshot
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,18 +14,12 @@ import (
 )
 
 type saveOptions struct {
-	env            *cli.Env
-	path           string
-	force          bool
-	noManifest     bool
-	stale          bool
-	learner        bool
-	corrupt        bool
-	timeout, stall time.Duration
-	compress       string
-	recipients     []string
-	hashKV         bool
-	dir            string
+	env        *cli.Env
+	path       string
+	force      bool
+	noManifest bool
+	dir        string
+	save       cli.SaveFlags
 }
 
 func newSaveCmd(env *cli.Env) *cobra.Command {
@@ -34,13 +27,10 @@ func newSaveCmd(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "save <filename>",
 		Short: "Stores an etcd node backend snapshot to a given file",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 || args[0] == "" {
-				return &cli.Error{Code: cli.Usage, Err: errors.New("snapshot save expects one argument"), DropIn: 128}
-			}
-			return nil
-		},
 		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return cli.Usagef("snapshot save expects one argument")
+			}
 			o.path = args[0]
 			if err := o.complete(); err != nil {
 				return err
@@ -49,7 +39,8 @@ func newSaveCmd(env *cli.Env) *cobra.Command {
 		},
 	}
 	if env.DropIn() {
-		o.force, o.noManifest, o.corrupt, o.stale, o.learner = true, true, true, true, true
+		o.force, o.noManifest = true, true
+		o.save.AllowAll()
 		return c
 	}
 	c.Use = "save FILE|-"
@@ -74,41 +65,25 @@ scan of the database, 0.6 s for 560 MB.`
 	f := c.Flags()
 	f.BoolVar(&o.force, "force", false, "replace a file that is there")
 	f.BoolVar(&o.noManifest, "no-manifest", false, "write no manifest beside the file")
-	f.BoolVar(&o.stale, "allow-stale", false, "save from a member without a leader; the manifest says so")
-	f.BoolVar(&o.learner, "allow-learner", false, "save from a learner, which may be behind")
-	f.BoolVar(&o.corrupt, "allow-corrupt", false, "save although the cluster has raised the alarm CORRUPT")
-	f.DurationVar(&o.timeout, "timeout", 0, "longest time for all of it (0: no limit)")
-	f.DurationVar(&o.stall, "stall-timeout", 30*time.Second, "longest time without a byte (0: no limit)")
-	f.StringVar(&o.compress, "compress", "", "pack the file: zstd")
-	f.StringArrayVar(&o.recipients, "recipient", nil, "encrypt the file to this age recipient, or to those in a file of them; may be repeated")
-	f.BoolVar(&o.hashKV, "hashkv", false, "also compare with the member's own hash, which stops its writes meanwhile")
+	o.save.Define(f)
+	o.save.Complete(c)
 	f.StringVar(&o.dir, "dir", "", "with -: folder for the temporary file (default: the system's)")
-	_ = c.RegisterFlagCompletionFunc("compress", cobra.FixedCompletions([]string{"zstd"}, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
 	return c
 }
 
 func (o *saveOptions) complete() error {
-	switch {
-	case o.compress != "" && o.compress != "zstd":
-		return cli.Usagef("--compress %s: it is zstd", o.compress)
-	case o.timeout < 0 || o.stall < 0:
-		return cli.Usagef("--timeout and --stall-timeout cannot be negative")
-	case o.path == "-" && !o.env.DropIn() && o.env.StdoutTTY:
+	if o.path == "-" && !o.env.DropIn() && o.env.StdoutTTY {
 		return cli.WithHint(cli.Usagef("a snapshot is not for a terminal"), "send it to a file or a pipe: `snapshot save - > etcd.db`")
 	}
 	return nil
 }
 
 func (o *saveOptions) run(ctx context.Context) error {
-	set, err := o.env.Settings()
-	if err != nil {
-		return err
-	}
 	p, err := o.env.Printer(append([]output.Format{output.Simple}, output.Views()...)...)
 	if err != nil {
 		return err
 	}
-	to, err := cli.Recipients(o.recipients)
+	bo, err := o.save.Options(o.env)
 	if err != nil {
 		return err
 	}
@@ -116,55 +91,26 @@ func (o *saveOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.timeout)
-		defer cancel()
-	}
-	host, _ := os.Hostname() // the manifest goes without
+	ctx, cancel := o.save.Context(ctx)
+	defer cancel()
 	progress := o.env.ProgressBytes("snapshot")
-	bo := backup.SaveOptions{
-		Force: o.force, NoManifest: o.noManifest, AllowStale: o.stale, AllowLearner: o.learner, AllowCorrupt: o.corrupt,
-		Stall: o.stall, RequestTimeout: set.CommandTimeout, Compress: o.compress != "", Recipients: to, HashKV: o.hashKV, TempDir: o.dir,
-		Progress: progress.Set, Warn: func(s string) { progress.Done(); o.env.Warn("%s", s) },
-		Host: host, Tool: "etcdctl-plus " + o.env.Version, Now: o.env.Now,
-	}
+	bo.Force, bo.NoManifest, bo.TempDir, bo.Progress = o.force, o.noManifest, o.dir, progress.Set
 	if o.path == "-" && !o.env.DropIn() {
 		_, err := backup.SaveTo(ctx, client, o.env.Stdout, bo)
 		progress.Done()
-		return o.explain(err)
+		return cli.ExplainSave(err)
 	}
 	m, err := backup.Save(ctx, client, o.path, bo)
 	progress.Done()
 	if err != nil {
-		return o.explain(err)
+		return cli.ExplainSave(err)
 	}
-	return p.Print(saveView{Manifest: m, path: o.path})
-}
-
-// explain adds what the operator can do.
-func (o *saveOptions) explain(err error) error {
-	if err == nil {
-		return nil
+	v := saveView{Manifest: m, path: o.path}
+	if o.env.DropIn() {
+		_, err := io.WriteString(o.env.Stdout, v.Text()) // whatever -w says, as etcdctl
+		return err
 	}
-	d := *cli.Describe(err)
-	d.DropIn = 5 // as etcdctl, for whatever goes wrong with a snapshot
-	var stalled *backup.StallError
-	switch {
-	case errors.Is(err, backup.ErrCorruptAlarm):
-		d.Code, d.Hint = cli.Refused, "find the member that differs first; --allow-corrupt saves all the same"
-	case errors.Is(err, backup.ErrLearner):
-		d.Code, d.Hint = cli.Refused, "name a voting member with --endpoints; --allow-learner saves all the same"
-	case errors.Is(err, backup.ErrNoQuorum):
-		d.Code, d.Hint = cli.Unavailable, "name a member that has a leader; --allow-stale saves what this one has"
-	case errors.As(err, &stalled):
-		d.Code, d.Endpoint, d.Hint = cli.Timeout, stalled.Endpoint, "--stall-timeout allows for longer pauses"
-	case errors.Is(err, backup.ErrExists):
-		d.Hint = "choose another name, or replace it with --force"
-	}
-	d.Retryable = d.Code.Info().Retryable
-	d.Class = d.Code.Info().Class
-	return &d
+	return p.Print(v)
 }
 
 type saveView struct {
@@ -174,7 +120,11 @@ type saveView struct {
 
 // Text is what etcdctl prints.
 func (v saveView) Text() string {
-	return fmt.Sprintf("Snapshot saved at %s\nServer version %s\n", v.path, v.EtcdVersion)
+	s := fmt.Sprintf("Snapshot saved at %s\n", v.path)
+	if v.StorageVersion != "" {
+		s += fmt.Sprintf("Server version %s\n", v.StorageVersion)
+	}
+	return s
 }
 
 func (v saveView) Table() output.Table {

@@ -14,7 +14,6 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
-	"github.com/etcdctl-plus/etcdctl-plus/registry"
 )
 
 type verifyOptions struct {
@@ -169,7 +168,7 @@ func (o *verifyOptions) one(ctx context.Context, path string) (*verifyView, erro
 	v := &verifyView{Findings: []backup.Finding{}}
 	vo := backup.VerifyOptions{
 		Level: backup.Level(o.level), File: file, SkipChecksum: o.skipHash, MaxAge: o.maxAge, Now: o.env.Now(), Dir: o.dir,
-		Objects: objectReader(&o.decoder),
+		Objects: o.decoder.Objects(),
 		Report:  func(f backup.Finding) { v.Findings = append(v.Findings, f) },
 	}
 	if vo.Manifest, err = o.manifest(path); err != nil {
@@ -246,17 +245,6 @@ func plural(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// objectReader opens Kubernetes' objects by the flags that commands have for it.
-func objectReader(d *cli.DecodeFlags) func(context.Context, keyspace.Source) (*backup.ObjectReader, error) {
-	return func(ctx context.Context, src keyspace.Source) (*backup.ObjectReader, error) {
-		dec, err := d.Open(ctx, src, 0)
-		if err != nil {
-			return nil, err
-		}
-		return &backup.ObjectReader{Mapper: dec.Mapper, NewDecoder: func() *registry.Decoder { return dec.NewDecoder(false) }}, nil
-	}
 }
 
 type verifyView struct {

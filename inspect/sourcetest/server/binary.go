@@ -1,5 +1,5 @@
 // Package server runs real servers as processes of their own, for tests: etcd of
-// several versions, and Kine, which speaks part of etcd's API.
+// several versions, Kine, which speaks part of etcd's API, and an S3 server.
 //
 // Programs are built once, through the module proxy, each in a small module of its
 // own, and kept in the user's cache folder. What cannot be had (no network, no
@@ -30,12 +30,23 @@ var modules = map[string]struct{ module, pkg, version string }{
 	"3.6":  {"go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", "v3.6.16"},
 	"utl":  {"go.etcd.io/etcd/etcdutl/v3", "go.etcd.io/etcd/etcdutl/v3", "v3.6.16"},
 	"kine": {"github.com/k3s-io/kine", "github.com/k3s-io/kine", "v0.17.5"},
+	"s3":   {"github.com/versity/versitygw", "github.com/versity/versitygw/cmd/versitygw", "v1.8.0"},
 }
 
 var found sync.Map // name → func() (string, error)
 
+// debian are the programs that come from Debian's packages: what tells the right one.
+var debian = map[string]struct {
+	pkg, file string
+	ask       []string
+	answer    string
+}{
+	"3.4":    {"etcd-server", "etcd", []string{"--version"}, "etcd Version: 3.4."},
+	"rclone": {"rclone", "rclone", []string{"version"}, "rclone v1."},
+}
+
 // Binary returns the path of a program: an etcd by its minor version, "utl" for the
-// etcdutl of 3.6, or "kine". It skips the test when there is none, and in short
+// etcdutl of 3.6, "kine", "s3" for an S3 server, or "rclone". It skips the test when there is none, and in short
 // mode when it would have to be built in a module of its own.
 func Binary(tb testing.TB, name string) string {
 	tb.Helper()
@@ -60,12 +71,13 @@ func find(name string) (string, error) {
 	if m, ok := modules[name]; ok {
 		version = m.version
 	}
-	path := filepath.Join(cache, strings.Join([]string{name, version, runtime.GOOS, runtime.GOARCH}, "-"))
-	if name == "3.4" {
-		if p := installed34(); p != "" {
+	if _, ok := debian[name]; ok {
+		if p := installed(name); p != "" {
 			return p, nil
 		}
+		version = "debian"
 	}
+	path := filepath.Join(cache, strings.Join([]string{name, version, runtime.GOOS, runtime.GOARCH}, "-"))
 	// Packages are tested by processes of their own; one of them builds.
 	unlock, err := lockedfile.MutexAt(path + ".lock").Lock()
 	if err != nil {
@@ -79,8 +91,8 @@ func find(name string) (string, error) {
 		return "", fmt.Errorf("it has to be built first, which takes minutes (run without -short)")
 	}
 	switch m := modules[name]; {
-	case name == "3.4":
-		err = fromDebian(path)
+	case debian[name].pkg != "":
+		err = fromDebian(path, name)
 	case name == "3.7":
 		err = build("", path, "go.etcd.io/etcd/server/v3") // go's own cache tells whether it is new
 	case m.module != "":
@@ -130,27 +142,32 @@ func run(dir, name string, args ...string) error {
 	return nil
 }
 
-// installed34 returns an etcd of 3.4 that the system has.
-func installed34() string {
-	path, err := exec.LookPath("etcd")
-	if err != nil {
-		return ""
-	}
-	out, err := exec.Command(path, "--version").Output()
-	if err != nil || !strings.HasPrefix(string(out), "etcd Version: 3.4.") {
+// installed returns a program of Debian's that the system has, in the right version.
+func installed(name string) string {
+	path, err := exec.LookPath(debian[name].file)
+	if err != nil || isRight(name, path) != nil {
 		return ""
 	}
 	return path
 }
 
-// fromDebian unpacks Debian's etcd-server without installing it.
-func fromDebian(path string) error {
+func isRight(name, path string) error {
+	d := debian[name]
+	out, err := exec.Command(path, d.ask...).Output()
+	if err != nil || !strings.HasPrefix(string(out), d.answer) {
+		return fmt.Errorf("the %s of Debian is not the one wanted: %.40q, %w", d.pkg, out, err)
+	}
+	return nil
+}
+
+// fromDebian unpacks one of Debian's packages without installing it.
+func fromDebian(path, name string) error {
 	dir, err := os.MkdirTemp("", "etcdctl-plus-test-*")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := run(dir, "apt-get", "download", "etcd-server"); err != nil {
+	if err := run(dir, "apt-get", "download", debian[name].pkg); err != nil {
 		return err
 	}
 	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
@@ -160,10 +177,9 @@ func fromDebian(path string) error {
 	if err := run(dir, "dpkg-deb", "-x", debs[0], "root"); err != nil {
 		return err
 	}
-	unpacked := filepath.Join(dir, "root", "usr", "bin", "etcd")
-	out, err := exec.Command(unpacked, "--version").Output()
-	if err != nil || !strings.HasPrefix(string(out), "etcd Version: 3.4.") {
-		return fmt.Errorf("the etcd-server of Debian is not of 3.4: %.40q, %w", out, err)
+	unpacked := filepath.Join(dir, "root", "usr", "bin", debian[name].file)
+	if err := isRight(name, unpacked); err != nil {
+		return err
 	}
 	b, err := os.ReadFile(unpacked)
 	if err != nil {

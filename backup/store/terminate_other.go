@@ -1,0 +1,8 @@
+//go:build !unix
+
+package store
+
+import "os"
+
+// terminate ends a process.
+func terminate(p *os.Process) error { return p.Kill() }

@@ -233,6 +233,47 @@ func TestContextDetect(t *testing.T) {
 	}
 }
 
+// TestContextDetectKine: K3s on SQLite is no etcd; what there is of one is reached by the
+// server's socket.
+func TestContextDetectKine(t *testing.T) {
+	t.Parallel()
+	kine := server.Binary(t, "kine")
+	root := public(t) // a socket's path has to be short
+	dir := filepath.Join(root, "var/lib/rancher/k3s/server")
+	if err := os.MkdirAll(filepath.Join(dir, "db"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	metrics := fmt.Sprintf("127.0.0.1:%d", server.Ports(t, 1)[0])
+	server.Run(t, kine, metrics, "--listen-address", "unix://"+dir+"/kine.sock", "--metrics-bind-address", metrics, "--endpoint", "sqlite://"+dir+"/db/state.db?_journal=WAL")
+	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(dir + "/kine.sock"); err == nil {
+			break
+		} else if time.Since(start) > 30*time.Second {
+			t.Fatal(err)
+		}
+	}
+	env := map[string]string{"XDG_CONFIG_HOME": t.TempDir()}
+	if r := run(t, env, "context", "detect", "--root", root); r.code != int(cli.Negative) || !strings.Contains(r.stdout, "SQLite ("+dir+"/db/state.db)") {
+		t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	if r := run(t, env, "context", "detect", "--root", root, "--save", "k", "--use"); r.code != 0 || !strings.Contains(r.stderr, "warning: this is no etcd") {
+		t.Fatalf("save: %d, %s", r.code, r.stderr)
+	}
+	// What the note says.
+	expect(t, env, []expectation{
+		{"put /registry/a 1", 0, "OK"},
+		{"get /registry/a", 0, "1"},
+		{"inspect keys", 0, "/registry/a"},
+		{"inspect usage", 0, "total"},
+		{"registry ls", 0, ""},
+		{"del /registry/a", cli.Failure, "Kine"},
+		{"inspect history /registry/a", cli.Failure, "Kine"},
+		{"inspect leases", cli.Failure, "Kine"},
+		{"snapshot save " + filepath.Join(t.TempDir(), "s.db"), cli.Unavailable, "Error"},
+		{"inspect keys --db " + dir + "/db/state.db", cli.Usage, "not an etcd database"},
+	})
+}
+
 // TestContextEncryption: the context's EncryptionConfiguration opens sealed values; one
 // that cannot be read leaves them sealed and costs nothing else.
 func TestContextEncryption(t *testing.T) {

@@ -45,7 +45,7 @@ var layers = map[string]int{
 	"output":      4,
 	"completions": 4,
 
-	"commands/config": 5, // settings
+	"commands/config": 5, // settings; detect finds them on a host, and knows of no command
 	"commands/cli":    6, // Env: settings become a client or a source
 	"commands":        7, // one folder a noun, and the tree of them
 	"cmd":             9,
@@ -75,8 +75,9 @@ var owners = map[string][]string{
 	"github.com/fxamacker/cbor":           {"registry/cbor"},
 	"k8s.io/kms":                          {"registry/kmsclient/kmstest"}, // its generated messages cost every start
 	"github.com/klauspost/compress":       {"registry/schema", "inspect/dbfile", "backup"},
-	"filippo.io/age":                      {"inspect/dbfile", "backup", "commands/cli"}, // reads, writes, and parses keys
-	"github.com/rogpeppe/go-internal":     {"inspect/sourcetest/server"},                // only tests import it
+	"filippo.io/age":                      {"inspect/dbfile", "backup", "commands/cli"},   // reads, writes, and parses keys
+	"github.com/rogpeppe/go-internal":     {"inspect/sourcetest/server"},                  // only tests import it
+	"go.yaml.in/yaml/v3":                  {"registry/yaml", "output", "commands/config"}, // its nodes keep comments; values that Kubernetes stored go through registry/yaml
 	"sigs.k8s.io/structured-merge-diff":   {},
 	"github.com/prometheus/client_golang": {"inspect/sandbox"},
 	"github.com/aws/aws-sdk-go-v2":        {"backup/store"},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/config"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/config/detect"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 )
 
@@ -37,7 +38,7 @@ func newSetCmd(env *cli.Env) *cobra.Command {
 are given are what is stored. Settings that are not given stay; --unset takes some out,
 as does an empty value (--cacert ''). What comes out is checked before it is written.
 
-Paths of certificates are stored absolute. -w, --debug and --config count for this
+Paths of certificates are stored absolute; what is wrong with them is told. -w, --debug and --config count for this
 command itself. Variables are not stored.
 
 Passwords and tokens are not stored: without one, commands ask on a terminal or take
@@ -57,7 +58,9 @@ ETCDCTL_PASSWORD. --store-secrets writes them to the file in clear.`,
 	c.Flags().StringVar(&o.encryption, "encryption-config", "", "the API server's EncryptionConfiguration file, to open sealed values")
 	c.Flags().BoolVar(&o.secrets, "store-secrets", false, "store passwords and tokens too, in clear")
 	c.Flags().StringSliceVar(&o.unset, "unset", nil, "settings to take out")
-	_ = c.RegisterFlagCompletionFunc("unset", cobra.FixedCompletions(config.Settable(), cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
+	_ = c.RegisterFlagCompletionFunc("unset", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return config.Settable(), cobra.ShellCompDirectiveNoFileComp
+	}) // fails only for an unknown flag
 	c.Flags().BoolVar(&o.use, "use", false, "make it the current context")
 	return c
 }
@@ -146,6 +149,11 @@ func (o *setOptions) run() error {
 			o.env.Warn("%s stands in %s in clear; the file has mode 0600", k, f.Path)
 		}
 	}
+	x := f.Find(o.name)
+	_, problems := detect.Certificates(config.Text(x.Settings["cacert"]), config.Text(x.Settings["cert"]), config.Text(x.Settings["key"]), o.env.Now())
+	for _, q := range problems {
+		o.env.Warn("%s", q)
+	}
 	current, _ := o.env.Flags.InForce(f)
-	return p.Print(newShowView(f, f.Find(o.name), strings.EqualFold(o.name, current)))
+	return p.Print(newShowView(f, x, strings.EqualFold(o.name, current)))
 }

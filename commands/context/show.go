@@ -20,7 +20,8 @@ func newShowCmd(env *cli.Env) *cobra.Command {
 		Short: "The settings of a context, and what is wrong with its certificates",
 		Long: `The settings of a context; without NAME of the one that counts. A password or a
 token is only said to be set. The certificates it names are read: when they expire,
-whether the key belongs to them, whether this user may read them.`,
+whether the key belongs to them, whether this user may read them. Something that is
+not readable ends with 77, anything else that would not work with 78.`,
 		Example: `  etcdctl-plus context show
   etcdctl-plus context show prod -w yaml`,
 		Args:              cobra.MaximumNArgs(1),

@@ -121,7 +121,7 @@ spec: {containers: [{command: [sleep]}]}
 `},
 		{"K3s on SQLite", "-- var/lib/rancher/k3s/server/db/state.db --\n", `k3s kine
   note this is no etcd: k3s keeps its data in SQLite (/var/lib/rancher/k3s/server/db/state.db) and speaks a part of etcd's API, by Kine
-  note keys and objects as they are now can be read and written through its socket; there are no snapshots, members, alarms or users, leases and old revisions only in part, and --db cannot read the database
+  note get, put, registry, inspect keys and inspect usage work through its socket; del, history, leases and snapshots do not, and --db cannot read its database
   note its socket /var/lib/rancher/k3s/server/kine.sock is not there, or not for this user: the server does not run, or run as root
 `},
 		{"K3s on MySQL, said to the service; its password is nobody's", `
@@ -141,7 +141,7 @@ K3S_DATASTORE_ENDPOINT='mysql://root:p@ss:word@tcp(db:3306)/k3s?tls=true'
 `, `k3s kine
   encryption-config=/srv/k3s/server/cred/encryption-config.json < where the server keeps it
   note this is no etcd: k3s keeps its data in an SQL database (mysql://tcp(db:3306)/k3s) and speaks a part of etcd's API, by Kine
-  note keys and objects as they are now can be read and written through its socket; there are no snapshots, members, alarms or users, leases and old revisions only in part, and --db cannot read the database
+  note get, put, registry, inspect keys and inspect usage work through its socket; del, history, leases and snapshots do not, and --db cannot read its database
   note its socket /srv/k3s/server/kine.sock is not there, or not for this user: the server does not run, or run as root
 `},
 		{"K3s with an external etcd, arguments over the file, drop-ins in order, lists that grow", `
@@ -170,10 +170,19 @@ data-dir: /ignored
 -- usr/lib/systemd/system/etcd.service --
 [Service]
 ExecStart=/usr/bin/etcd --data-dir /ignored
+-- etc/systemd/system/etcd.service.d/90.conf --
+[Service]
+Environment=CONF=e.yml
+-- etc/systemd/system/etcd.service.d/10.conf --
+[Service]
+Environment=CONF=wrong.yml
+-- run/systemd/system/etcd.service.d/90.conf --
+[Service]
+Environment=CONF=weaker.yml
 -- etc/systemd/system/etcd.service.d/50.conf --
 [Service]
 ExecStart=
-ExecStart=/bin/bash -c "GOMAXPROCS=$(nproc) /usr/bin/etcd --config-file=/etc/etcd/e.yml"
+ExecStart=/bin/bash -c "GOMAXPROCS=$(nproc) /usr/bin/etcd --config-file=/etc/etcd/${CONF}"
 -- etc/etcd/e.yml --
 data-dir: /var/lib/e
 listen-client-urls: http://10.1.1.1:2379,http://localhost:2379

@@ -188,7 +188,7 @@ func (t *tree) kine(h *Host, v values, server, sqlite, endpoint string) {
 		what = "SQLite (" + t.shown(sqlite) + ")"
 	}
 	h.note("this is no etcd: %s keeps its data in %s and speaks a part of etcd's API, by Kine", h.Kind, what)
-	h.note("keys and objects as they are now can be read and written through its socket; there are no snapshots, members, alarms or users, leases and old revisions only in part, and --db cannot read the database")
+	h.note("get, put, registry, inspect keys and inspect usage work through its socket; del, history, leases and snapshots do not, and --db cannot read its database")
 	sock := path.Join(server, "kine.sock")
 	switch {
 	case v.get("kine-tls") == "true":

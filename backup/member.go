@@ -13,12 +13,14 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/live"
 )
 
 // callOptions lift gRPC's own limit of 4 MB an answer.
 var callOptions = []grpc.CallOption{grpc.MaxCallRecvMsgSize(math.MaxInt32)}
 
-// Errors that say why no snapshot is taken. Each has a flag of its own that allows it.
+// Errors that say why no snapshot is taken. The first three have a flag that allows it.
 var (
 	// ErrCorruptAlarm: the cluster itself says that a member's data is damaged.
 	ErrCorruptAlarm = errors.New("the cluster has raised the alarm CORRUPT")
@@ -26,6 +28,8 @@ var (
 	ErrLearner = errors.New("the member is a learner, which may be far behind")
 	// ErrNoQuorum: the member has no leader, so nobody knows what it lacks.
 	ErrNoQuorum = errors.New("the member has no leader")
+	// ErrNoSnapshots: the server speaks a part of etcd's API alone, as Kine does.
+	ErrNoSnapshots = errors.New("the server is no etcd, as Kine is none, and has no snapshots")
 )
 
 // member is one endpoint over one connection, so that every answer is one member's.
@@ -126,6 +130,9 @@ func choose(ctx context.Context, client *clientv3.Client, o *SaveOptions) (*memb
 		return nil, noAnswer(ctx, all)
 	}
 	switch {
+	case live.IsPartial(best.status.Header):
+		best.close()
+		return nil, fmt.Errorf("save a snapshot of %s: %w", best.endpoint, ErrNoSnapshots)
 	case best.status.IsLearner && !o.AllowLearner:
 		best.close()
 		return nil, fmt.Errorf("save a snapshot of %s: %w", best.endpoint, ErrLearner)

@@ -87,6 +87,8 @@ func ExplainSave(err error) error {
 		d.Code, d.Hint = Refused, "find the member that differs first; --allow-corrupt saves all the same"
 	case errors.Is(err, backup.ErrLearner):
 		d.Code, d.Hint = Refused, "name a voting member with --endpoints; --allow-learner saves all the same"
+	case errors.Is(err, backup.ErrNoSnapshots):
+		d.Hint = "back up the database behind it with that database's own tools; `registry dump` saves the objects"
 	case errors.Is(err, backup.ErrNoQuorum):
 		d.Code, d.Hint = Unavailable, "name a member that has a leader; --allow-stale saves what this one has"
 	case errors.As(err, &stalled):

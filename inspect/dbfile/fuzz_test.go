@@ -79,9 +79,9 @@ func FuzzRevision(f *testing.F) {
 	})
 }
 
-// Any bytes as a file: an error or an end, in time and memory that the file's size
-// bounds.
-func FuzzPages(f *testing.F) {
+// fuzzPages fuzzes the bytes of a small file, which do is given the path of.
+func fuzzPages(f *testing.F, do func(t *testing.T, path string, b []byte)) {
+	f.Helper()
 	seed := filepath.Join(f.TempDir(), "seed.db")
 	db, err := bolt.Open(seed, 0o600, &bolt.Options{PageSize: 1024, NoFreelistSync: true})
 	if err != nil {
@@ -133,6 +133,14 @@ func FuzzPages(f *testing.F) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
+		do(t, path, b)
+	})
+}
+
+// Any bytes as a file: an error or an end, in time and memory that the file's size
+// bounds.
+func FuzzPages(f *testing.F) {
+	fuzzPages(f, func(t *testing.T, path string, b []byte) {
 		s, err := Open(t.Context(), path, Options{IgnoreChecksum: true})
 		if err != nil {
 			return
@@ -153,6 +161,27 @@ func FuzzPages(f *testing.F) {
 		if n > len(b) {
 			t.Fatalf("%d records and events from %d bytes", n, len(b))
 		}
+	})
+}
+
+// Whatever is wrong with a file: what is salvaged of it is no more than it has, and what
+// is examined ends.
+func FuzzSalvage(f *testing.F) {
+	fuzzPages(f, func(t *testing.T, path string, b []byte) {
+		s, err := Open(t.Context(), path, Options{Damaged: true})
+		if err != nil {
+			return
+		}
+		defer s.Close()
+		bytes := 0
+		sum, err := s.Salvage(t.Context(), func(_ string, k, v []byte) error { bytes += len(k) + len(v); return nil }, func(f Finding) { _ = f.String() })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes > len(b) || sum.Records > int64(len(b)) {
+			t.Fatalf("%d bytes and %+v from %d bytes", bytes, sum, len(b))
+		}
+		_, _ = s.HashKV(t.Context(), 0)
 	})
 }
 

@@ -67,8 +67,9 @@ func TestEqualsEtcdctl(t *testing.T) {
 		t.Fatal(err)
 	}
 	programs := []string{build(t, "go.etcd.io/etcd/etcdctl/v3"), ours(t, "etcdctl")}
-	var endpoints []string
+	var endpoints, dirs []string
 	for range programs {
+		dirs = append(dirs, t.TempDir())
 		s, err := sandbox.Start(context.Background(), sandbox.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -92,7 +93,7 @@ func TestEqualsEtcdctl(t *testing.T) {
 		args := shellWords(words)
 		var got [2]string
 		for i, p := range programs {
-			got[i] = execute(t, p, endpoints[i], unescape(stdin), args)
+			got[i] = execute(t, p, dirs[i], endpoints[i], unescape(stdin), args)
 		}
 		if differs {
 			if got[0] == got[1] {
@@ -110,12 +111,13 @@ func TestEqualsEtcdctl(t *testing.T) {
 }
 
 // execute returns stdout and exit code.
-func execute(t *testing.T, program, endpoint, stdin string, args []string) string {
+func execute(t *testing.T, program, dir, endpoint, stdin string, args []string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = []string{"ETCDCTL_ENDPOINTS=" + endpoint, "HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
+	cmd.Dir = dir
 	cmd.Stdin = strings.NewReader(stdin)
 	var out bytes.Buffer
 	cmd.Stdout = &out

@@ -192,7 +192,9 @@ func jsonErrors(env *cli.Env) bool {
 // group ids of the command list.
 const (
 	groupData    = "data"
+	groupFiles   = "files"
 	groupInspect = "inspect"
+	groupBackup  = "backup"
 	groupMore    = "more"
 )
 

@@ -3,17 +3,21 @@ package commands
 import (
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/etcdctl-plus/etcdctl-plus/commands/backup"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/config"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/context"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/help"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/inspect"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/kv"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/registry"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/sandbox"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/snapshot"
 )
 
 const rootLong = `etcdctl-plus reads, checks and tends etcd, and Kubernetes' data in it.
@@ -39,6 +43,7 @@ var settings = sync.OnceFunc(func() {
 // NewRoot builds the command tree for env's personality.
 func NewRoot(env *cli.Env) *cobra.Command {
 	settings()
+	env.Version = help.Short()
 	root := &cobra.Command{
 		Use:           env.Name,
 		Short:         "Read, check and tend etcd and the Kubernetes data in it",
@@ -54,7 +59,7 @@ func NewRoot(env *cli.Env) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return cli.WithHint(&cli.Error{Code: cli.Usage, Err: err, DropIn: 1}, "`"+c.CommandPath()+" --help` lists the flags")
 	})
-	env.Flags = config.Define(root.PersistentFlags(), env.DropIn(), env.Getenv)
+	env.Flags = globalFlags(root.PersistentFlags(), env)
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	if env.DropIn() {
 		root.Long = dropInLong
@@ -65,9 +70,15 @@ func NewRoot(env *cli.Env) *cobra.Command {
 	if env.Personality != cli.Etcdutl {
 		add(root, groupData, "Keys and values:", kv.Commands(env)...)
 	}
+	if env.Personality == cli.Etcdutl {
+		add(root, groupFiles, "A file in hand:", snapshot.New(env), snapshot.NewHashKV(env))
+	} else {
+		add(root, groupFiles, "A file in hand:", snapshot.New(env))
+	}
 	if !env.DropIn() {
 		add(root, groupInspect, "Look inside, live or in a file:", registry.New(env), inspect.New(env))
-		add(root, groupMore, "More:", sandbox.New(env), help.NewVersion(env), help.NewOptions(root))
+		add(root, groupBackup, "Backups that are kept:", backup.New(env, snapshot.NewRestore, snapshot.NewDrill, inspect.NewDiff))
+		add(root, groupMore, "More:", sandbox.New(env), context.New(env), help.NewVersion(env), help.NewOptions(root))
 	} else {
 		add(root, groupMore, "More:", help.NewVersion(env), help.NewOptions(root))
 	}
@@ -80,6 +91,19 @@ func NewRoot(env *cli.Env) *cobra.Command {
 	strict(root)
 	named(root, env.Name)
 	return root
+}
+
+// globalFlags defines the flags that every command has. etcdutl talks to no server: it
+// has two, and reads no variables.
+func globalFlags(set *pflag.FlagSet, env *cli.Env) *config.Flags {
+	if env.Personality != cli.Etcdutl {
+		return config.Define(set, env.DropIn(), env.Getenv)
+	}
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f := config.Define(all, true, func(string) string { return "" })
+	set.Duration("timeout", 10*time.Second, "time to wait to obtain a file lock on db file, 0 to block indefinitely")
+	set.AddFlag(all.Lookup("write-out"))
+	return f
 }
 
 func add(root *cobra.Command, group, title string, cmds ...*cobra.Command) {

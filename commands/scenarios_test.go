@@ -156,5 +156,6 @@ func TestKine(t *testing.T) {
 		{"get zz --consistency s", cli.Failure, "Kine"},
 		{"get / --from-key --sort-by MODIFY", cli.Failure, "Kine"},
 		{"del zz", cli.Failure, "Kine"},
+		{"snapshot save " + t.TempDir() + "/kine.db", cli.Failure, "Kine"},
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -56,6 +57,7 @@ func (r removing) Run() int {
 //	crlf IN OUT         copy as a terminal would, every LF as CR LF
 //	fill FILE N         write N bytes of "x"
 //	truncate FILE N     cut a file to N bytes
+//	mode FILE OCTAL     fail unless the file has that mode
 //	patch FILE OFF HEX  overwrite bytes of a file
 func TestScripts(t *testing.T) {
 	t.Parallel()
@@ -70,7 +72,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"corpus": cmdCorpus, "truth": cmdTruth, "etcd": cmdEtcd, "seed": cmdSeed, "pty": cmdPTY, "hexfile": cmdHexfile, "crlf": cmdCRLF, "packed": cmdPacked, "truncate": cmdTruncate, "fill": cmdFill, "patch": cmdPatch,
+			"corpus": cmdCorpus, "truth": cmdTruth, "etcd": cmdEtcd, "seed": cmdSeed, "pty": cmdPTY, "hexfile": cmdHexfile, "crlf": cmdCRLF, "packed": cmdPacked, "truncate": cmdTruncate, "fill": cmdFill, "patch": cmdPatch, "mode": cmdMode,
 		},
 	})
 }
@@ -217,4 +219,12 @@ func cmdPatch(ts *testscript.TestScript, _ bool, args []string) {
 	defer f.Close()
 	_, err = f.WriteAt(b, off)
 	must(ts, err)
+}
+
+func cmdMode(ts *testscript.TestScript, _ bool, args []string) {
+	st, err := os.Lstat(ts.MkAbs(args[0]))
+	must(ts, err)
+	if got := fmt.Sprintf("%04o", st.Mode().Perm()); got != args[1] {
+		ts.Fatalf("%s has mode %s, want %s", args[0], got, args[1])
+	}
 }

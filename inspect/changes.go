@@ -16,6 +16,18 @@ type Change struct {
 	New  json.RawMessage `json:"new,omitempty"`
 }
 
+// String says it in one line.
+func (c Change) String() string {
+	switch {
+	case c.Old == nil:
+		return c.Path + ": added " + string(c.New)
+	case c.New == nil:
+		return c.Path + ": removed " + string(c.Old)
+	default:
+		return c.Path + ": " + string(c.Old) + " → " + string(c.New)
+	}
+}
+
 // Changes lists the differences between two JSON documents in the order of the
 // new one (what was removed comes last in its object). Of two lists whose items
 // are all objects with a distinct name, key, type or id of its own, items are

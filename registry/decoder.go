@@ -106,6 +106,19 @@ type Result struct {
 	Err error
 }
 
+// SealOf tells how a value is sealed, as far as it can be told without opening it; ok is
+// false for a plain one.
+func SealOf(value []byte) (s Seal, ok bool) {
+	if !seal.IsSealed(value) {
+		return s, false
+	}
+	h, ok := seal.ParseHeader(value, nil)
+	if !ok {
+		h.Provider = "unknown"
+	}
+	return Seal{Provider: h.Provider, Version: h.Version, KeyName: h.KeyName}, true
+}
+
 // Decoder decodes values. It is cheap, keeps buffers, and is not safe for
 // concurrent use: make one per goroutine. A Result belongs to the caller.
 type Decoder struct {

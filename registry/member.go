@@ -174,3 +174,24 @@ func before(name string) bool {
 	}
 	return false
 }
+
+// ObjectName returns metadata.namespace and metadata.name of an object as a Decoder
+// makes it, compact JSON; ok is false when it has no metadata.
+func ObjectName(obj []byte) (namespace, name string, ok bool) {
+	eachMember(obj, func(member string, _, meta []byte) {
+		if member != "metadata" || len(meta) == 0 || meta[0] != '{' {
+			return
+		}
+		ok = true
+		eachMember(meta, func(member string, _, value []byte) {
+			switch {
+			case len(value) == 0 || value[0] != '"':
+			case member == "name":
+				name = unquote(value)
+			case member == "namespace":
+				namespace = unquote(value)
+			}
+		})
+	})
+	return namespace, name, ok
+}

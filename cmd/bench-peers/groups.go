@@ -24,7 +24,7 @@ type group struct {
 
 var groups = []group{
 	{"start", benchStart}, {"keys", benchKeys}, {"dump", benchDump}, {"transcode", benchTranscode}, {"get", benchGet}, {"history", benchHistory},
-	{"load", benchLoad},
+	{"load", benchLoad}, {"hash", benchHash}, {"restore", benchRestore}, {"save", benchSave}, {"verify", benchVerify},
 }
 
 // row is one line of the table; p99 holds idle, ours, peer.
@@ -245,6 +245,7 @@ func benchLoad(ctx context.Context, b *bencher) error {
 	fmt.Printf("\n| live command | time | peak / anonymous | put p99 idle / meanwhile |\n|---|---|---|---|\n")
 	for _, args := range [][]string{
 		{"get", "", "--prefix", "--count-only"},
+		{"get", "", "--prefix", "--count-only", "--server-count"},
 		{"get", "", "--prefix", "--keys-only"},
 		{"get", "", "--prefix", "-w", "json"},
 		{"inspect", "keys"},

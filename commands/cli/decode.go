@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/etcdctl-plus/etcdctl-plus/backup"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/registry"
@@ -90,8 +91,22 @@ func (d *DecodeFlags) load() (registry.Options, error) {
 	if d.EncryptionConfig == "" && d.flags.Changed("encryption-config") {
 		return o, WithHint(Usagef("--encryption-config is empty"), "is a variable in your script unset?")
 	}
+	fromContext := false
+	if d.EncryptionConfig == "" {
+		s, err := d.env.Settings()
+		if err != nil {
+			return o, err
+		}
+		d.EncryptionConfig, fromContext = s.EncryptionConfig, s.Context != "" && s.EncryptionFrom == "context "+s.Context
+	}
 	if d.EncryptionConfig != "" {
 		c, err := registry.LoadEncryptionConfig(d.EncryptionConfig)
+		if err != nil && fromContext {
+			// Whoever may not read the API server's keys can still read what is not sealed.
+			d.env.Warn("%v (from context %s); sealed values stay sealed", err, d.env.settings.Context)
+			d.EncryptionConfig = ""
+			return o, nil
+		}
 		if err != nil {
 			code := Config
 			if errors.Is(err, fs.ErrPermission) {
@@ -201,6 +216,17 @@ func (d *DecodeFlags) Open(ctx context.Context, src keyspace.Source, rev int64) 
 		}
 	}
 	return dec, nil
+}
+
+// Objects is Open in the form in which verifying and drilling want it.
+func (d *DecodeFlags) Objects() func(context.Context, keyspace.Source) (*backup.ObjectReader, error) {
+	return func(ctx context.Context, src keyspace.Source) (*backup.ObjectReader, error) {
+		dec, err := d.Open(ctx, src, 0)
+		if err != nil {
+			return nil, err
+		}
+		return &backup.ObjectReader{Mapper: dec.Mapper, NewDecoder: func() *registry.Decoder { return dec.NewDecoder(false) }}, nil
+	}
 }
 
 // OpenIfAllowed is Open for a command that works without Kubernetes as well: where

@@ -52,6 +52,7 @@ func PersonalityOf(name string) Personality {
 // when first asked for, so help and completion never dial.
 type Env struct {
 	Name        string
+	Version     string // of the program; set by the tree of commands
 	Personality Personality
 	Stdin       io.Reader
 	Stdout      io.Writer
@@ -143,6 +144,19 @@ func (e *Env) Settings() (*config.Settings, error) {
 		}
 	}
 	return e.settings, nil
+}
+
+// OutputOnly resolves the settings of output and nothing else: for commands that reach
+// no cluster and have to work when the contexts are wrong.
+func (e *Env) OutputOnly() error {
+	if e.settings != nil {
+		return nil
+	}
+	s, err := e.Flags.LoadOutput()
+	if err == nil {
+		e.settings = s
+	}
+	return err
 }
 
 // tellSettings answers --debug. Secrets are only said to be set.

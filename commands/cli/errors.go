@@ -13,6 +13,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/etcdctl-plus/etcdctl-plus/backup"
+	"github.com/etcdctl-plus/etcdctl-plus/backup/place"
+	"github.com/etcdctl-plus/etcdctl-plus/backup/store"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/config"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
@@ -147,6 +150,7 @@ func Describe(err error) *Error {
 	var cfg *config.Error
 	var lost *live.NoLeaderError
 	var query *output.QueryError
+	var kept *store.Error
 	var format *output.UnknownFormatError
 	switch {
 	case errors.As(err, &compacted):
@@ -166,6 +170,14 @@ func Describe(err error) *Error {
 		if errors.As(err, &sum) {
 			d.Hint = "use another copy of the snapshot; --db-skip-hash-check reads this one all the same"
 		}
+	case errors.As(err, &kept):
+		describeStore(d, kept)
+	case errors.Is(err, backup.ErrExists):
+		d.Code = CantCreate
+	case errors.Is(err, place.ErrBusy):
+		d.Code, d.Hint = Busy, "another run writes there; wait for it"
+	case errors.Is(err, dbfile.ErrEncrypted):
+		d.Code, d.Hint = Config, "--identity FILE names the file with the age identity it was encrypted to"
 	case errors.Is(err, dbfile.ErrUnpack):
 		d.Code = Data
 		d.Hint = "if you trust the file, allow more with --db-unpack-limit BYTES"
@@ -179,6 +191,32 @@ func Describe(err error) *Error {
 		describeSystem(d)
 	}
 	return finish(d)
+}
+
+// describeStore is for what a repository's store says.
+func describeStore(d *Error, err *store.Error) {
+	switch {
+	case errors.Is(err, store.ErrLocked):
+		d.Code, d.Hint = Busy, "another run is at work on the repository; wait for it"
+	case errors.Is(err, store.ErrLockLost):
+		d.Code, d.Hint = Busy, "the store could not be reached for too long, or another run took over; run it again"
+	case errors.Is(err, store.ErrChecksum):
+		d.Code = Integrity
+	case errors.Is(err, store.ErrNotExist):
+		d.Code = Negative
+	case errors.Is(err, store.ErrExists):
+		d.Code = CantCreate
+	case errors.Is(err, store.ErrDenied):
+		d.Code, d.Hint = Auth, "check the credentials, and what they may do: list, read, write and delete below the prefix"
+	case errors.Is(err, store.ErrNoBucket):
+		d.Code, d.Hint = Config, "make the bucket first, or correct its name"
+	case errors.Is(err, store.ErrConfig), errors.Is(err, store.ErrName):
+		d.Code = Config
+	case errors.Is(err, store.ErrUnreachable):
+		d.Code = Unavailable
+	default:
+		describeSystem(d)
+	}
 }
 
 func describeSystem(d *Error) {

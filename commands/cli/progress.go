@@ -18,6 +18,17 @@ type Progress struct {
 	what        string
 	start, last time.Time
 	drawn       bool
+	bytes       bool
+}
+
+// ProgressBytes is Progress for a number of bytes: it also shows the rate and, where the
+// total is known, the time that is left.
+func (e *Env) ProgressBytes(what string) *Progress {
+	p := e.Progress(what)
+	if p != nil {
+		p.bytes = true
+	}
+	return p
 }
 
 // Progress starts a progress line for what ("read records").
@@ -42,12 +53,34 @@ func (p *Progress) Set(done, total int64) {
 		return
 	}
 	p.last = now
+	if p.bytes {
+		p.draw(p.byteLine(done, total, now.Sub(p.start)))
+		return
+	}
 	line := fmt.Sprintf("%s: %d", p.what, done)
 	if total > 0 {
 		line = fmt.Sprintf("%s: %d of %d (%d %%)", p.what, done, total, done*100/total)
 	}
+	p.draw(line)
+}
+
+func (p *Progress) draw(line string) {
 	p.drawn = true
 	_ = p.term.Styled("\r\x1b[K" + line) // a progress line is not worth failing for
+}
+
+func (p *Progress) byteLine(done, total int64, took time.Duration) string {
+	rate := float64(done) / took.Seconds()
+	line := fmt.Sprintf("%s: %s", p.what, output.Bytes(done))
+	if total > 0 {
+		line += fmt.Sprintf(" of %s (%d %%)", output.Bytes(total), done*100/total)
+	}
+	line += fmt.Sprintf(", %s/s", output.Bytes(int64(rate)))
+	if total > done && rate > 0 {
+		left := time.Duration(float64(total-done) / rate * float64(time.Second))
+		line += fmt.Sprintf(", %s left", max(left, time.Second).Round(time.Second))
+	}
+	return line
 }
 
 // Done takes the line away.

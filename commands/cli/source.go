@@ -18,16 +18,10 @@ import (
 
 // SourceFlags chooses the keyspace a reading command works on.
 type SourceFlags struct {
-	DB   string // file or data folder; "": the live cluster
-	Copy bool
-	// SkipHash reads a snapshot whose checksum does not fit.
-	SkipHash bool
-	// WALDir is the write-ahead log where it does not lie in the data folder.
-	WALDir string
+	DB string // file or data folder; "": the live cluster
+	FileFlags
 	// MaxRate bounds what is read from a cluster, in bytes a second; 0: no bound.
 	MaxRate Bytes
-	// UnpackLimit bounds what a packed snapshot may hold, in bytes.
-	UnpackLimit int64
 	// Consistency is l, or s for what one member has, which needs no quorum.
 	Consistency string
 
@@ -38,22 +32,18 @@ type SourceFlags struct {
 func (s *SourceFlags) Define(f *pflag.FlagSet) {
 	s.flags = f
 	f.StringVar(&s.DB, "db", "", "read this file instead of a cluster: a snapshot, a member's database, or a data folder")
-	f.BoolVar(&s.Copy, "db-copy", false, "with --db: read a private copy, so that the file of a running etcd can be read")
-	f.BoolVar(&s.SkipHash, "db-skip-hash-check", false, "with --db: read a snapshot whose checksum is wrong, as far as it can be read")
+	s.FileFlags.Define(f, "with --db: ")
+	s.DefineSkipHash(f, "with --db: ")
 	f.Var(&s.MaxRate, "max-rate", "live: read at most so many bytes a second from the cluster, such as 10M (0: no bound)")
-	f.Int64Var(&s.UnpackLimit, "db-unpack-limit", 0, "with --db: most bytes that a .zip, .gz or .zst may unpack to (0: 16 GiB, and 250 times its size)")
 	if f.Lookup("consistency") == nil { // get has it from etcdctl
 		f.StringVar(&s.Consistency, "consistency", "l", "live: Linearizable(l), or Serializable(s): what one member has, which may be behind and needs no quorum")
 	}
-	f.StringVar(&s.WALDir, "wal-dir", "", "with --db: the folder of the member's write-ahead log, where that is not in the data folder")
 }
 
 // Check finds flags that contradict each other. Open calls it; a command that may
 // go on without Open calls it first.
 func (s *SourceFlags) Check() error {
 	switch {
-	case s.UnpackLimit < 0:
-		return Usagef("--db-unpack-limit cannot be negative")
 	case s.DB != "" && s.MaxRate > 0:
 		return Usagef("--max-rate is for reading from a cluster, not a file")
 	case s.Consistency != "" && s.Consistency != "l" && s.Consistency != "s":
@@ -72,6 +62,8 @@ func (s *SourceFlags) Check() error {
 		return Usagef("--db-unpack-limit goes with --db")
 	case s.WALDir != "":
 		return Usagef("--wal-dir goes with --db")
+	case len(s.Identity) > 0:
+		return Usagef("--identity goes with --db")
 	}
 	return nil
 }
@@ -95,7 +87,11 @@ func (s *SourceFlags) Serializable() bool { return s.Consistency == "s" }
 
 // File opens a file or data folder as a source, by the flags that say how.
 func (s *SourceFlags) File(ctx context.Context, env *Env, path string) (keyspace.Source, error) {
-	src, err := dbfile.Open(ctx, path, dbfile.Options{Copy: s.Copy, IgnoreChecksum: s.SkipHash, WALDir: s.WALDir, UnpackLimit: s.UnpackLimit})
+	o, err := s.FileFlags.Options(env)
+	if err != nil {
+		return nil, err
+	}
+	src, err := dbfile.Open(ctx, path, o)
 	if err != nil {
 		return nil, err
 	}

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -51,6 +49,10 @@ type Settings struct {
 	// Warnings are what an operator should know about the settings.
 	Warnings []string
 	Context  string // name of the context in force; "" when none
+	// EncryptionConfig is the API server's EncryptionConfiguration that opens sealed
+	// values where no flag names one; EncryptionFrom tells who named it, as
+	// EndpointsFrom does.
+	EncryptionConfig, EncryptionFrom string
 
 	// EndpointsFrom tells where Endpoints came from: "flag", a variable's name,
 	// "context NAME" or "default". For messages.
@@ -75,7 +77,7 @@ const (
 )
 
 // ours are the settings that etcdctl does not have.
-var ours = []string{"read-only", "key-prefix", "context", "config"}
+var ours = []string{"read-only", "key-prefix", "context", "config", "encryption-config"}
 
 // Define adds the flags to set. With dropIn only etcdctl's own flags exist and
 // only ETCDCTL_ variables count.
@@ -146,17 +148,34 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Load resolves all settings. Errors are *Error.
 func (f *Flags) Load() (*Settings, error) {
+	if f.dropIn {
+		return f.load("", nil)
+	}
+	name, m, err := f.context()
+	if err != nil {
+		return nil, err
+	}
+	return f.load(name, m)
+}
+
+// LoadOutput resolves the settings of output alone. No context counts, and none is
+// read: what edits contexts has to work when they are wrong.
+func (f *Flags) LoadOutput() (*Settings, error) {
+	s := &Settings{}
+	var from string
+	s.WriteOut, from = f.value("write-out")
+	s.WriteOutAsked = from == "flag"
+	debug, from := f.value("debug")
+	g := getter{from: map[string]string{"debug": from}}
+	s.Debug = g.parse("debug", debug)
+	return s, g.err
+}
+
+// load resolves all settings with those of a context; ctx is its name.
+func (f *Flags) load(ctx string, m map[string]any) (*Settings, error) {
 	v := viper.New()
-	var ctx string
-	if !f.dropIn {
-		name, m, err := f.context()
-		if err != nil {
-			return nil, err
-		}
-		ctx = name
-		if err := v.MergeConfigMap(m); err != nil {
-			return nil, &Error{"context", name, err}
-		}
+	if err := v.MergeConfigMap(maps.Clone(m)); err != nil {
+		return nil, &Error{"context", ctx, err}
 	}
 	from := map[string]string{}
 	var bad error
@@ -207,6 +226,12 @@ func (f *Flags) Load() (*Settings, error) {
 	}
 	s.WriteOutAsked = from["write-out"] == "flag"
 	s.Warnings = f.warnings
+	if !f.dropIn {
+		s.EncryptionConfig, s.EncryptionFrom = f.value("encryption-config")
+		if s.EncryptionConfig == "" && v.GetString("encryption-config") != "" {
+			s.EncryptionConfig, s.EncryptionFrom = v.GetString("encryption-config"), "context "+ctx
+		}
+	}
 	if f.dropIn {
 		// The variable can only be meant for this program, whatever its name.
 		s.ReadOnly = g.parse("read-only", f.getenv("ETCDCTL_PLUS_READ_ONLY"))
@@ -336,89 +361,36 @@ func (f *Flags) value(name string) (val, from string) {
 	return "", ""
 }
 
-// file is the form of the configuration file.
-type file struct {
-	path     string
-	current  string
-	contexts map[string]map[string]any
-}
-
 // context returns the settings of the context in force; none is no error.
 func (f *Flags) context() (string, map[string]any, error) {
 	name, from := f.value("context")
-	if path, _ := f.value("config"); name == "" && path == "" && f.getenv(SandboxVariable) != "" {
+	path, named := f.FilePath()
+	if name == "" && named == "" && f.getenv(SandboxVariable) != "" {
 		return "", nil, nil
 	}
-	c, err := f.readFile()
-	if err != nil {
+	c, err := readFile(path)
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrNotExist) && named == "":
+	case errors.Is(err, fs.ErrPermission) && named == "":
+		f.warnings = append(f.warnings, fmt.Sprintf("configuration file %s cannot be read and is left out of account", path))
+	default:
+		return "", nil, &Error{"config", named, err}
+	}
+	if name == "" {
+		name, from = c.Current, c.Path
+	}
+	if name == "" {
+		return "", nil, nil
+	}
+	x := c.Find(name)
+	if x == nil {
+		return "", nil, c.Missing(name, from)
+	}
+	if err := c.known(x); err != nil {
 		return "", nil, err
 	}
-	if name == "" {
-		name, from = c.current, c.path
-	}
-	if name == "" {
-		return "", nil, nil
-	}
-	m, ok := c.contexts[strings.ToLower(name)]
-	if !ok {
-		known := strings.Join(slices.Sorted(maps.Keys(c.contexts)), ", ")
-		if known == "" {
-			known = "none"
-		}
-		return "", nil, &Error{"context", from, fmt.Errorf("no context %q in %s (there: %s)", name, c.path, known)}
-	}
-	for k := range m {
-		if f.set.Lookup(k) == nil || slices.Contains([]string{"context", "config"}, k) {
-			return "", nil, &Error{"context", c.path, fmt.Errorf("context %q has an unknown setting %q", name, k)}
-		}
-	}
-	return name, m, nil
-}
-
-func (f *Flags) readFile() (*file, error) {
-	path, from := f.value("config")
-	if path == "" {
-		dir := f.getenv("XDG_CONFIG_HOME")
-		if dir == "" {
-			home := f.getenv("HOME")
-			if home == "" {
-				return &file{path: "(no configuration file)"}, nil
-			}
-			dir = filepath.Join(home, ".config")
-		}
-		path = filepath.Join(dir, "etcdctl-plus", "config.yaml")
-	}
-	v := viper.New()
-	v.SetConfigFile(path)
-	v.SetConfigType("yaml")
-	if err := v.ReadInConfig(); err != nil {
-		if errors.Is(err, fs.ErrNotExist) && from == "" {
-			return &file{path: path}, nil
-		}
-		if errors.Is(err, fs.ErrPermission) && from == "" {
-			f.warnings = append(f.warnings, fmt.Sprintf("configuration file %s cannot be read and is left out of account", path))
-			return &file{path: path}, nil
-		}
-		var perr *os.PathError
-		if errors.As(err, &perr) {
-			err = perr.Err
-		}
-		return nil, &Error{"config", from, fmt.Errorf("read %s: %w", path, err)}
-	}
-	c := &file{path: path, current: v.GetString("current-context"), contexts: map[string]map[string]any{}}
-	for k := range v.AllSettings() {
-		if k != "current-context" && k != "contexts" {
-			return nil, &Error{"config", from, fmt.Errorf("%s has an unknown member %q; it takes current-context and contexts", path, k)}
-		}
-	}
-	for name, val := range v.GetStringMap("contexts") {
-		m, ok := val.(map[string]any)
-		if !ok {
-			return nil, &Error{"config", from, fmt.Errorf("%s: context %q is not a map of settings", path, name)}
-		}
-		c.contexts[name] = m
-	}
-	return c, nil
+	return name, x.Settings, nil
 }
 
 // Explicit returns what a flag or a variable says, leaving context and default

@@ -71,7 +71,10 @@ Contexts live in etcdctl-plus/config.yaml in the user's configuration folder
       endpoints: https://10.0.0.1:2379
       read-only: true
 
-A context may hold every setting listed above but context and config.
+A context may hold every setting listed above but context and config, and
+encryption-config, the EncryptionConfiguration that opens sealed values where no
+flag names one (also ETCDCTL_PLUS_ENCRYPTION_CONFIG). ` + "`context set`" + ` writes contexts,
+` + "`context detect`" + ` finds the etcd of this machine.
 `)
 	}
 	if env.DropIn() {

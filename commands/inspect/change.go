@@ -52,7 +52,7 @@ func changes(dec *cli.Decoding, prev *keyspace.Record, rec keyspace.Record, now 
 	}
 	var notes []string
 	for _, c := range ch {
-		notes = append(notes, changeLine(c))
+		notes = append(notes, c.String())
 	}
 	return ch, notes, nil
 }
@@ -69,17 +69,6 @@ func quoted(lease int64) []byte {
 		return []byte("null")
 	}
 	return fmt.Appendf(nil, "%q", cli.LeaseID(lease))
-}
-
-func changeLine(c inspect.Change) string {
-	switch {
-	case c.Old == nil:
-		return c.Path + ": added " + string(c.New)
-	case c.New == nil:
-		return c.Path + ": removed " + string(c.Old)
-	default:
-		return c.Path + ": " + string(c.Old) + " → " + string(c.New)
-	}
 }
 
 // addNotes adds a row with a CHANGE column, and a row of its own for each note

@@ -28,10 +28,26 @@ type diffOptions struct {
 	exitCode  bool
 	dec       *cli.Decoding
 	sealed    int // changed values that could not be opened
+	locator   cli.Locator
 }
 
-func newDiffCmd(env *cli.Env) *cobra.Command {
-	o := diffOptions{env: env}
+func newDiffCmd(env *cli.Env) *cobra.Command { return diffCmd(env, nil) }
+
+// NewDiff makes `diff` for what a locator finds.
+func NewDiff(env *cli.Env, l cli.Locator) *cobra.Command {
+	c := diffCmd(env, l)
+	c.Use, c.Short = "diff BACKUP BACKUP|live", "What differs between two backups of a repository, or one and the cluster"
+	c.Long = `What differs between two backups of a repository, or between one and the live cluster (live),
+key by key; of Kubernetes objects and of JSON, what changed inside. A key that was written
+again with the same value is left out unless --rewritten. --exit-code gives 10 when something
+differs.`
+	c.Example = `  etcdctl-plus backup diff 41 latest --store /var/backups/etcd
+  etcdctl-plus backup diff latest live --prefix /registry/configmaps/ --store /var/backups/etcd`
+	return c
+}
+
+func diffCmd(env *cli.Env, l cli.Locator) *cobra.Command {
+	o := diffOptions{env: env, locator: l}
 	c := &cobra.Command{
 		Use:   "diff FROM TO",
 		Short: "What differs between two revisions, files, clusters or members",
@@ -58,6 +74,9 @@ from each side, pinned to a revision.`,
   etcdctl-plus inspect diff https://10.0.0.1:2379 https://10.0.0.2:2379`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := o.locate(c.Context(), args); err != nil {
+				return err
+			}
 			if err := o.complete(args); err != nil {
 				return err
 			}
@@ -65,7 +84,12 @@ from each side, pinned to a revision.`,
 		},
 	}
 	f := c.Flags()
-	o.source.Define(f)
+	if l != nil {
+		l.Define(f)
+		o.source.DefinePacked(f, "")
+	} else {
+		o.source.Define(f)
+	}
 	o.decoder.Define(env, f)
 	f.StringVar(&o.prefix, "prefix", "", "only keys that start with this")
 	f.BoolVar(&o.brief, "brief", false, "only which keys differ, not what changed inside")
@@ -73,6 +97,24 @@ from each side, pinned to a revision.`,
 	f.BoolVar(&o.managed, "show-managed-fields", false, "show changes of metadata.managedFields too")
 	f.BoolVar(&o.exitCode, "exit-code", false, "end with exit code 10 when something differs")
 	return c
+}
+
+// locate puts files into the place of what is named.
+func (o *diffOptions) locate(ctx context.Context, args []string) error {
+	if o.locator == nil {
+		return nil
+	}
+	for i, a := range args {
+		if a == "live" {
+			continue
+		}
+		path, err := o.locator.Locate(ctx, a)
+		if err != nil {
+			return err
+		}
+		args[i] = path
+	}
+	return nil
 }
 
 // side is one of the two keyspaces.

@@ -28,6 +28,7 @@ type getOptions struct {
 	limit, rev                 int64
 	keysOnly, countOnly        bool
 	valueOnly, stream, decode  bool
+	serverCount                bool
 	minCreate, maxCreate       int64
 	minMod, maxMod             int64
 	target                     clientv3.SortTarget
@@ -46,8 +47,10 @@ and printed as it comes: memory stays small. --order, --sort-by and the
 --min/--max flags need the whole range at once, in the server too.
 
 Server cost: what the range holds is read and sent once, by a follower where
-there is one and --consistency=s allows it. To count a range the server holds up
-its writes for as long as that takes, 0.2 s for a million keys.
+there is one and --consistency=s allows it. --count-only counts the keys as they
+are streamed, 1.3 s for a million. The server counts faster, and lets its writes
+wait for as long as that takes, 0.2 s for a million keys: --server-count (as
+etcdctl, and where a server cannot stream, it is always so).
 
 A key that does not exist ends with exit code 4 (as etcdctl: 0).`,
 		Example: `  etcdctl-plus get foo
@@ -78,6 +81,7 @@ A key that does not exist ends with exit code 4 (as etcdctl: 0).`,
 	f.Int64Var(&o.maxMod, "max-mod-rev", 0, "Maximum modification revision")
 	f.BoolVar(&o.stream, "stream", false, "Use the RangeStream RPC where the server has it (large ranges do so by themselves)")
 	if !env.DropIn() {
+		f.BoolVar(&o.serverCount, "server-count", false, "with --count-only: let the server count at once, which holds up its writes, 0.2 s for a million keys")
 		f.BoolVar(&o.decode, "decode", false, "show Kubernetes values decoded, as JSON")
 		o.source.Define(f)
 		o.decoder.Define(env, f)
@@ -97,6 +101,9 @@ func (o *getOptions) complete(args []string) error {
 	}
 	if o.keysOnly && o.countOnly {
 		return cli.Usagef("`--keys-only` and `--count-only` cannot be set at the same time, choose one")
+	}
+	if o.serverCount && (!o.countOnly || o.source.DB != "") {
+		return cli.Usagef("--server-count goes with --count-only of a cluster")
 	}
 	if o.consistency != "l" && o.consistency != "s" {
 		return &cli.Error{Code: cli.Usage, Err: fmt.Errorf("unknown consistency flag %q", o.consistency), DropIn: 4}
@@ -196,6 +203,9 @@ func (o *getOptions) fetch(ctx context.Context, a answer) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if o.countOnly && !o.keys.single() && !o.serverCount && !o.env.DropIn() {
+		return o.streamed(ctx, client, a)
+	}
 	if o.keys.single() || o.countOnly || o.limit > 0 || o.filtered() || o.sorting != clientv3.SortNone {
 		return o.oneAnswer(ctx, client, a)
 	}
@@ -278,6 +288,13 @@ func (o *getOptions) streamed(ctx context.Context, client *clientv3.Client, a an
 	r.Rev, r.KeysOnly = cmp.Or(o.rev, h.GetRevision()), o.keysOnly
 	if err := a.begin(h); err != nil {
 		return 0, err
+	}
+	if c, ok := src.(keyspace.Counter); ok && o.countOnly {
+		n, err := c.Count(ctx, r)
+		if err != nil {
+			return n, err
+		}
+		return n, a.end(false, n)
 	}
 	var n int64
 	for rec, err := range src.Records(ctx, r) {

@@ -15,7 +15,6 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/config"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
-	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sandbox"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 )
@@ -24,7 +23,7 @@ type sandboxOptions struct {
 	env  *cli.Env
 	from string
 	dir  string
-	wal  string
+	file cli.FileFlags
 	cmd  []string
 }
 
@@ -63,7 +62,7 @@ A sandbox is for looking and trying. Its folder is no way to restore a cluster.`
 		},
 	}
 	c.Flags().StringVar(&o.from, "from", "", "start from a copy of this snapshot or member file (empty: no data)")
-	c.Flags().StringVar(&o.wal, "wal-dir", "", "with --from: the folder of the member's write-ahead log, where that is not in the data folder")
+	o.file.Define(c.Flags(), "with --from: ")
 	c.Flags().StringVar(&o.dir, "dir", "", "folder for its temporary files (default: the system's)")
 	return c
 }
@@ -73,7 +72,11 @@ func (o *sandboxOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := sandbox.Start(ctx, sandbox.Options{From: o.from, Dir: o.dir, File: dbfile.Options{WALDir: o.wal}})
+	file, err := o.file.Options(o.env)
+	if err != nil {
+		return err
+	}
+	s, err := sandbox.Start(ctx, sandbox.Options{From: o.from, Dir: o.dir, File: file})
 	if err != nil {
 		return withOwnHint(err)
 	}
@@ -106,10 +109,6 @@ func withOwnHint(err error) error {
 	switch {
 	case errors.As(err, &sum):
 		hint = "use another copy of the snapshot; the reading commands look into this one with --db and --db-skip-hash-check"
-	case errors.Is(err, dbfile.ErrUnpack):
-		hint = "if you trust the file, unpack it first"
-	case errors.Is(err, keyspace.ErrLocked):
-		hint = "start from a snapshot of the running etcd, or from a copy of the file"
 	default:
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/pipeline"
 )
 
@@ -17,6 +18,30 @@ const trailerLen = sha256.Size
 // sealed tells whether a file of this size ends in a checksum: pages are a
 // multiple of 512 bytes, so the trailer shows in the length.
 func sealed(size int64) bool { return size > minPageSize && size%minPageSize == trailerLen }
+
+// Checksum waits for a snapshot's SHA-256 to be compared with the trailer behind its
+// pages; a *ChecksumError says that they differ. Of a file without a trailer, or with
+// Options.IgnoreChecksum, there is nothing to compare: sealed is false then.
+func (s *Source) Checksum(ctx context.Context) (sealed bool, err error) {
+	return s.comparing, s.seal(ctx)
+}
+
+// HasTrailer tells whether a checksum stands behind the pages.
+func (s *Source) HasTrailer() bool { return s.kind == keyspace.Snapshot }
+
+// Stripped tells whether the file looks like a snapshot whose checksum was cut off.
+// bbolt writes a snapshot with two meta pages of one state and no page behind the last
+// one in use; the meta pages of a member's own file are of two transactions.
+func (s *Source) Stripped() bool {
+	if s.kind != keyspace.Member {
+		return false
+	}
+	d, m := s.pager.data, s.pager.meta
+	m0, bad0 := parseMeta(d)
+	m1, bad1 := parseMeta(d[min(m.pageSize, uint64(len(d))):])
+	return bad0 == "" && bad1 == "" && m0.root == m1.root && m0.pages == m1.pages && m0.freelist == m1.freelist &&
+		uint64(len(d)) == m.pages*m.pageSize
+}
 
 // checkSeal compares a snapshot's pages with its trailer. It reads the pages
 // through the map: other readers want them there too, and nothing is copied.

@@ -29,6 +29,8 @@ import (
 	"sync"
 	"time"
 
+	"filippo.io/age"
+
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/pipeline"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/walfile"
@@ -45,9 +47,15 @@ type Options struct {
 	TempDir string
 	// IgnoreChecksum reads what can be read of a damaged snapshot.
 	IgnoreChecksum bool
+	// Damaged opens a file that is cut short or whose bookkeeping cannot be read, for
+	// Examine and Salvage. Everything else may fail on it, or find nothing. It implies
+	// IgnoreChecksum.
+	Damaged bool
 	// UnpackLimit bounds what an archive unpacks to, in bytes; 0: 16 GiB, and
 	// whatever no database would be.
 	UnpackLimit int64
+	// Identities open a snapshot that is encrypted with age.
+	Identities []age.Identity
 	// WALDir is the folder of the member's write-ahead log where that does not lie
 	// beside the database. With it the log is read for a single file as well.
 	WALDir string
@@ -64,6 +72,7 @@ type Source struct {
 	kind    keyspace.Kind
 	f       *os.File
 	remove  string // the private copy, to remove on Close
+	packing []string
 	size    int64
 	modTime time.Time
 	pager   pager
@@ -72,6 +81,10 @@ type Source struct {
 	version string
 
 	key bucket
+	// With Options.Damaged: what else would have been an error of Open.
+	damaged   bool
+	truncated *TruncatedError
+	marked    bool // the notes about compactions were read
 	// What the write-ahead log adds; see walread.go.
 	withLog             bool // it was looked for
 	tail                *tail
@@ -81,8 +94,9 @@ type Source struct {
 	clusterID, memberID uint64
 	memberIDs           map[uint64]bool
 
-	seal     func(context.Context) error // waits for the checksum of a snapshot
-	stopSeal context.CancelFunc
+	seal      func(context.Context) error // waits for the checksum of a snapshot
+	comparing bool                        // there is one to wait for
+	stopSeal  context.CancelFunc
 
 	mu      sync.Mutex
 	readers int
@@ -95,8 +109,8 @@ var _ keyspace.HistorySource = (*Source)(nil)
 
 // Open opens the database at path: a snapshot, a member's db file, or a folder
 // that holds one (etcd's data folder, its member folder, or member/snap). A snapshot
-// in a gzip, zstd or zip archive, known by its first bytes, is unpacked into a private
-// file, which is removed on Close.
+// in a gzip, zstd or zip archive, or encrypted with age (also around a gzip or zstd one),
+// known by its first bytes, is unpacked into a private file, which is removed on Close.
 //
 // Of a folder the write-ahead log is read too. A member writes to its database ten
 // times a second only; what it has promised since is in the log. The committed
@@ -106,8 +120,8 @@ var _ keyspace.HistorySource = (*Source)(nil)
 // did: a missing or damaged log is no error.
 //
 // Errors wrap keyspace.ErrNotDatabase (*NotDatabaseError), keyspace.ErrLocked
-// (*LockedError), keyspace.ErrCorrupt (*CorruptError, *TruncatedError), or an
-// error of package io/fs. ctx bounds Open alone, including its copy.
+// (*LockedError), keyspace.ErrCorrupt (*CorruptError, *TruncatedError), ErrUnpack,
+// ErrEncrypted, or an error of package io/fs. ctx bounds Open alone, including its copy.
 func Open(ctx context.Context, path string, o Options) (_ *Source, err error) {
 	file, walDir, folder, err := locate(path)
 	if err != nil {
@@ -135,7 +149,7 @@ func Open(ctx context.Context, path string, o Options) (_ *Source, err error) {
 	if kind := special(st.Mode()); kind != "" {
 		return nil, &NotDatabaseError{Path: file, What: kind}
 	}
-	err = s.unpack(ctx, o.TempDir, o.UnpackLimit)
+	err = s.unpack(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -149,11 +163,15 @@ func Open(ctx context.Context, path string, o Options) (_ *Source, err error) {
 	if err != nil {
 		return nil, err
 	}
+	s.damaged = o.Damaged
+	o.IgnoreChecksum = o.IgnoreChecksum || o.Damaged
 	if err := s.mapPages(o.IgnoreChecksum); err != nil {
 		return nil, err
 	}
 	if err := pipeline.Guard(s.readMarks); err != nil {
-		return nil, err
+		if !o.Damaged || !errors.Is(err, keyspace.ErrCorrupt) {
+			return nil, err
+		}
 	}
 	s.startSeal(o.IgnoreChecksum)
 	if o.WALDir != "" && s.kind == keyspace.Snapshot {
@@ -244,7 +262,11 @@ func (s *Source) chooseMeta(head []byte) error {
 		return &NotDatabaseError{Path: s.file, What: what, Hint: hint}
 	}
 	if have := uint64(len(data)) / m.pageSize; m.pages > have {
-		return &TruncatedError{Path: s.file, Have: s.size, Want: int64(min(m.pages, 1<<40) * m.pageSize)}
+		err := &TruncatedError{Path: s.file, Have: s.size, Want: int64(min(m.pages, 1<<40) * m.pageSize)}
+		if !s.damaged {
+			return err
+		}
+		s.truncated, m.pages = err, have
 	}
 	if m.pages < 3 {
 		return &CorruptError{Path: s.file, Page: 0, Reason: fmt.Sprintf("the newest meta page counts %d pages", m.pages)}
@@ -269,6 +291,7 @@ func (s *Source) startSeal(ignore bool) {
 	if s.kind != keyspace.Snapshot || ignore {
 		return
 	}
+	s.comparing = true
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	var err error
@@ -393,6 +416,9 @@ func (s *Source) unchanged() error {
 		return &ChangedError{Path: s.file, How: "it was written to; an etcd may have started on it"}
 	}
 	m, reason := newestMeta(s.pager.data)
+	if s.truncated != nil {
+		m.pages = s.pager.meta.pages // as far as there are any
+	}
 	if reason != "" || m != s.pager.meta {
 		return &ChangedError{Path: s.file, How: "a transaction was committed; an etcd may have started on it"}
 	}

@@ -68,20 +68,36 @@ type Examined struct {
 //
 // Of pages it checks what bbolt relies on: kind, number, bounds, order, that none is
 // used twice or both used and free. Of records: their revisions, that they decode and
-// say the revision they lie under, and that versions and creations of each key follow
-// each other from its first surviving revision on; the marks of compactions; leases,
+// say the revision they lie under, that no revision is missing behind the last
+// compaction, and that versions and creations of each key follow each other from its first surviving revision on; the marks of compactions; leases,
 // members, users, roles and alarms. A key whose lease is gone is a warning.
 //
 // It takes 24 bytes of memory a record. An error is none of the file's content: ctx is
 // done, or another process writes to the file.
 func (s *Source) Examine(ctx context.Context, report func(Finding)) (Examined, error) {
+	return s.ExamineEach(ctx, report, nil)
+}
+
+// ExamineEach is Examine that also calls each with every record that decodes, superseded
+// ones too and tombstones not, in the order of their revisions; nil: with none.
+func (s *Source) ExamineEach(ctx context.Context, report func(Finding), each func(keyspace.Record)) (Examined, error) {
 	if err := s.acquire(); err != nil {
 		return Examined{}, err
 	}
 	defer s.release()
-	x := &examiner{s: s, p: &s.pager, ctx: ctx, report: report, seen: newBitmap(s.pager.meta.pages), leases: map[int64]bool{}}
+	x := s.examiner(ctx, report)
+	x.each = each
 	err := pipeline.Guard(x.run)
 	return x.sum, err
+}
+
+func (s *Source) examiner(ctx context.Context, report func(Finding)) *examiner {
+	x := &examiner{s: s, p: &s.pager, ctx: ctx, seen: newBitmap(s.pager.meta.pages), leases: map[int64]bool{}}
+	x.report = func(f Finding) {
+		x.reported++
+		report(f)
+	}
+	return x
 }
 
 type examiner struct {
@@ -94,8 +110,15 @@ type examiner struct {
 	leases map[int64]bool
 	steps  int
 
-	entries []entry
-	last    keyspace.Revision
+	entries  []entry
+	last     keyspace.Revision
+	before   keyspace.Revision // the record before in the tree; of sequence
+	reported int               // findings so far
+	each     func(keyspace.Record)
+
+	entry         func(bucket string, it item) error // of Salvage: takes what is sound
+	taken, carved int64
+	failed        error // of entry
 }
 
 // found reports damage to pages.
@@ -114,9 +137,18 @@ func (x *examiner) because(bucket string, err error) {
 }
 
 func (x *examiner) run() error {
+	if t := x.s.truncated; t != nil {
+		x.report(Finding{Page: -1, Reason: fmt.Sprintf("the file has %d bytes, its pages need %d: cut short", t.Have, t.Want)})
+	}
 	x.metas()
+	before := x.reported
 	if err := x.buckets(); err != nil {
 		return err
+	}
+	if x.entry != nil && x.reported > before {
+		if err := x.carve(); err != nil {
+			return err
+		}
 	}
 	x.free()
 	x.marks()
@@ -150,6 +182,11 @@ func (x *examiner) buckets() error {
 	if err != nil {
 		return err
 	}
+	names := map[string]bool{}
+	for _, it := range roots {
+		names[string(it.key)] = true
+	}
+	x.missing(names)
 	// Leases first: records are held against them.
 	slices.SortStableFunc(roots, func(a, b item) int {
 		return bool2int(string(b.key) == bucketLease) - bool2int(string(a.key) == bucketLease)
@@ -161,11 +198,33 @@ func (x *examiner) buckets() error {
 			x.because(name, err)
 			continue
 		}
-		if err := x.tree(b, name, x.taker(name)); err != nil {
+		take := x.keeping(name, x.taker(name))
+		if name == bucketKey {
+			x.before = keyspace.Revision{Main: max(1, x.compacted())}
+			keep := take
+			take = func(it item) { x.sequence(it); keep(it) }
+		}
+		if err := x.tree(b, name, take); err != nil {
 			return err
+		}
+		if x.failed != nil {
+			return x.failed
 		}
 	}
 	return nil
+}
+
+// keeping hands on to Salvage what look has nothing to say about.
+func (x *examiner) keeping(name string, look func(item)) func(item) {
+	if x.entry == nil {
+		return look
+	}
+	return func(it item) {
+		before := x.reported
+		if look(it); x.reported == before && !it.isBucket && x.failed == nil {
+			x.failed = x.entry(name, it)
+		}
+	}
 }
 
 func bool2int(b bool) int {
@@ -386,6 +445,37 @@ func (x *examiner) taker(name string) func(item) {
 	return func(item) {}
 }
 
+// compacted is the revision up to which records may be missing.
+func (x *examiner) compacted() int64 { return max(x.s.marks.finished, x.s.marks.scheduled) }
+
+// sequence holds the revision of a record against the one before. Behind the last
+// compaction nothing is ever removed: every revision is there, and its changes are
+// counted from 0. Only "snapshot restore --bump-revision" leaves a gap, with a mark
+// behind it.
+func (x *examiner) sequence(it item) {
+	rev, tombstone, reason := parseRevision(it.key)
+	if reason != "" || it.isBucket {
+		return // found for itself
+	}
+	before := x.before
+	if !before.Less(rev) || rev.Main <= x.compacted() {
+		return // out of order, which is found by the page, or of no interest
+	}
+	x.before = rev
+	say := func(format string, a ...any) {
+		x.report(Finding{Page: int64(it.page), Bucket: bucketKey, Records: true, Rev: rev, Reason: fmt.Sprintf(format, a...)})
+	}
+	switch {
+	case rev.Main == before.Main && rev.Sub != before.Sub+1:
+		say("the changes before it in the same revision are missing, from %d on", before.Sub+1)
+	case rev.Main == before.Main:
+	case rev.Sub != 0:
+		say("the changes before it in the same revision are missing")
+	case rev.Main > before.Main+1 && (tombstone || len(it.value) > 0):
+		say("the revisions before it are missing, from %d on", before.Main+1)
+	}
+}
+
 // record looks at one record for itself and notes it for chains.
 func (x *examiner) record(it item) {
 	say := func(rev keyspace.Revision, key []byte, format string, a ...any) {
@@ -426,6 +516,9 @@ func (x *examiner) record(it item) {
 		say(rk.rev, rec.Key, "the revision is there as a record and as a tombstone")
 	}
 	x.last = rk.rev
+	if x.each != nil && !rk.tombstone {
+		x.each(rec)
+	}
 	e := entry{place: it.offset, head: headOf(rec.Key, 0)}
 	if rk.tombstone {
 		e.place |= tombstoneBit
@@ -503,7 +596,7 @@ func (c *chain) add(place uint64, rev keyspace.Revision, rec keyspace.Record) {
 		at := place &^ tombstoneBit
 		c.x.report(Finding{Page: int64(at / c.x.p.meta.pageSize), Bucket: bucketKey, Records: true, Rev: rev, Key: rec.Key, Reason: fmt.Sprintf(format, a...)})
 	}
-	compacted := max(c.x.s.marks.finished, c.x.s.marks.scheduled)
+	compacted := c.x.compacted()
 	switch {
 	case first && dead:
 		// A compaction keeps a tombstone at its own revision alone.

@@ -47,6 +47,7 @@ func (s *Source) readMarks() error {
 		if err := s.readMetaBucket(metaBucket); err != nil {
 			return err
 		}
+		s.marked = true
 	}
 	key, hasKey, err := p.bucket(bucketKey)
 	if err != nil {

@@ -297,6 +297,9 @@ type bitmap []uint64
 
 func newBitmap(n uint64) bitmap { return make(bitmap, n/64+1) }
 
+// has tells whether a bit is set.
+func (b bitmap) has(id uint64) bool { return b[id/64]&(1<<(id%64)) != 0 }
+
 // mark sets n bits from id on; false when one was set before.
 func (b bitmap) mark(id, n uint64) bool {
 	for end := id + n; id < end; id++ {

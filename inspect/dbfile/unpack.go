@@ -2,13 +2,17 @@ package dbfile
 
 import (
 	"archive/zip"
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
+	"filippo.io/age"
+	"filippo.io/age/armor"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
@@ -21,7 +25,39 @@ const (
 	magicGzip = "\x1f\x8b"
 	magicZstd = "\x28\xb5\x2f\xfd"
 	magicZip  = "PK\x03\x04"
+	magicAge  = "age-encryption.org/v1\n" // https://age-encryption.org/v1
 )
+
+// The kinds of packing, as Source.Packing names them.
+const (
+	kindGzip = "gzip"
+	kindZstd = "zstd"
+	kindZip  = "zip"
+	kindAge  = "age"
+)
+
+// headLen is how much of a file tells how it is packed.
+const headLen = len(armor.Header)
+
+// ErrEncrypted is wrapped when a file is encrypted to recipients whose identity is not
+// at hand.
+var ErrEncrypted = errors.New("it is encrypted with age")
+
+// EncryptedError says that no identity opens a file. It wraps ErrEncrypted.
+type EncryptedError struct {
+	Path string
+	Had  int // identities that were tried
+}
+
+func (e *EncryptedError) Error() string {
+	if e.Had == 0 {
+		return fmt.Sprintf("open %s: %v, and no identity was given", e.Path, ErrEncrypted)
+	}
+	return fmt.Sprintf("open %s: %v, and to none of the %s given", e.Path, ErrEncrypted, plural(e.Had, "identity", "identities"))
+}
+
+// Unwrap makes errors.Is(err, ErrEncrypted) true.
+func (e *EncryptedError) Unwrap() error { return ErrEncrypted }
 
 // Without a limit of the caller's own a file may unpack to this much. A database
 // that is larger than its archive by the ratio, and than the smaller size, is no
@@ -55,21 +91,28 @@ func (e *UnpackError) Error() string {
 // Unwrap makes errors.Is(err, ErrUnpack) true.
 func (e *UnpackError) Unwrap() error { return ErrUnpack }
 
-// packed names the kind of archive that starts with head; empty for none that is
-// unpacked here.
+// packed names the kind of packing that starts with head; empty for none that is
+// undone here.
 func packed(head []byte) string {
-	for kind, magic := range map[string]string{"gzip": magicGzip, "zstd": magicZstd, "zip": magicZip} {
+	for kind, magic := range map[string]string{kindGzip: magicGzip, kindZstd: magicZstd, kindZip: magicZip, kindAge: magicAge} {
 		if bytes.HasPrefix(head, []byte(magic)) {
 			return kind
 		}
 	}
+	if bytes.HasPrefix(head, []byte(armor.Header)) {
+		return kindAge
+	}
 	return ""
 }
 
+// Packing names what the file was packed with, from the inside out: "gzip", "zstd",
+// "zip", "age"; nil: it was not.
+func (s *Source) Packing() []string { return s.packing }
+
 // unpack replaces an opened archive by a private file with the database in it. Of
 // any other file it does nothing.
-func (s *Source) unpack(ctx context.Context, dir string, limit int64) error {
-	head := make([]byte, 4)
+func (s *Source) unpack(ctx context.Context, o Options) error {
+	head := make([]byte, headLen)
 	n, err := s.f.ReadAt(head, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read %s: %w", s.file, err)
@@ -82,11 +125,11 @@ func (s *Source) unpack(ctx context.Context, dir string, limit int64) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", s.file, err)
 	}
-	u := unpacker{path: s.file, kind: kind, packed: st.Size(), limit: limit, ratio: limit <= 0}
-	if limit <= 0 {
+	u := unpacker{path: s.file, kind: kind, packed: st.Size(), limit: o.UnpackLimit, ratio: o.UnpackLimit <= 0, identities: o.Identities}
+	if o.UnpackLimit <= 0 {
 		u.limit = defaultUnpackLimit
 	}
-	dst, err := os.CreateTemp(dir, "etcdctl-plus-*.db") // 0600, and a name nobody else has
+	dst, err := os.CreateTemp(o.TempDir, "etcdctl-plus-*.db") // 0600, and a name nobody else has
 	if err != nil {
 		return fmt.Errorf("unpack %s: %w", s.file, err)
 	}
@@ -94,7 +137,7 @@ func (s *Source) unpack(ctx context.Context, dir string, limit int64) error {
 		return errors.Join(err, dst.Close(), os.Remove(dst.Name()))
 	}
 	s.f.Close()
-	s.f, s.remove = dst, dst.Name()
+	s.f, s.remove, s.packing = dst, dst.Name(), u.kinds
 	return nil
 }
 
@@ -113,6 +156,9 @@ type unpacker struct {
 	limit  int64
 	ratio  bool // compare the sizes, too
 	in     *counter
+
+	identities []age.Identity
+	kinds      []string // from the inside out
 }
 
 // counter counts what is read of an archive.
@@ -129,23 +175,67 @@ func (c *counter) ReadAt(p []byte, at int64) (int, error) {
 
 func (u *unpacker) run(ctx context.Context, dst, src *os.File) error {
 	u.in = &counter{f: src}
-	in := &ctxReader{ctx: ctx, r: io.NewSectionReader(u.in, 0, u.packed)}
+	var in io.Reader = &ctxReader{ctx: ctx, r: io.NewSectionReader(u.in, 0, u.packed)}
+	if u.kind == kindAge {
+		r, err := u.decrypt(in)
+		if err != nil {
+			return err
+		}
+		inner := bufio.NewReaderSize(r, 64<<10)
+		head, err := inner.Peek(headLen)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return u.damaged(err)
+		}
+		u.kinds = []string{kindAge}
+		if u.kind = packed(head); u.kind == "" {
+			u.kind = kindAge
+			return u.copy(ctx, dst, inner)
+		}
+		in = inner
+	}
+	u.kinds = append([]string{u.kind}, u.kinds...)
 	switch u.kind {
-	case "gzip":
+	case kindGzip:
 		r, err := gzip.NewReader(in)
 		if err != nil {
 			return u.damaged(err)
 		}
 		return u.copy(ctx, dst, r)
-	case "zstd":
+	case kindZstd:
 		r, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(zstdWindow), zstd.WithDecoderConcurrency(1))
 		if err != nil {
 			return u.damaged(err)
 		}
 		defer r.Close()
 		return u.copy(ctx, dst, r)
+	case kindZip:
+		if len(u.kinds) == 1 {
+			return u.zip(ctx, dst)
+		}
 	}
-	return u.zip(ctx, dst)
+	return &NotDatabaseError{Path: u.path, What: fmt.Sprintf("a %s file inside an encrypted one", u.kind), Hint: "decrypt it first, with age"}
+}
+
+// decrypt opens a file encrypted with age, armored or not.
+func (u *unpacker) decrypt(in io.Reader) (io.Reader, error) {
+	if len(u.identities) == 0 {
+		return nil, &EncryptedError{Path: u.path}
+	}
+	b := bufio.NewReader(in)
+	if head, err := b.Peek(len(armor.Header)); err == nil && string(head) == armor.Header {
+		in = armor.NewReader(b)
+	} else {
+		in = b
+	}
+	r, err := age.Decrypt(in, u.identities...)
+	var none *age.NoIdentityMatchError
+	switch {
+	case errors.As(err, &none):
+		return nil, &EncryptedError{Path: u.path, Had: len(u.identities)}
+	case err != nil:
+		return nil, u.damaged(err)
+	}
+	return r, nil
 }
 
 // zip unpacks the only database of a zip archive.
@@ -217,7 +307,7 @@ func (u *unpacker) copy(ctx context.Context, dst io.Writer, r io.Reader) error {
 		if n == 0 {
 			what = "nothing"
 		}
-		return &NotDatabaseError{Path: u.path, What: fmt.Sprintf("a %s archive of something that is %s", u.kind, what)}
+		return &NotDatabaseError{Path: u.path, What: fmt.Sprintf("a %s archive of something that is %s", strings.Join(u.kinds, " and "), what)}
 	}
 	most, why := u.limit, "it holds more than "+size(u.limit)
 	if own := int64(min(m.pages, 1<<40)*m.pageSize) + unpackSlack; reason == "" && own < most {

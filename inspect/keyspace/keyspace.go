@@ -186,6 +186,12 @@ type Source interface {
 	Close() error
 }
 
+// Counter is a Source that can count without reading, or reads less for it.
+type Counter interface {
+	// Count returns how many records Records would yield for r.
+	Count(ctx context.Context, r Range) (int64, error)
+}
+
 // HistorySource also yields events. Callers learn by a type assertion whether
 // a source has them.
 type HistorySource interface {

@@ -69,6 +69,23 @@ func (u *under) Records(ctx context.Context, r Range) iter.Seq2[Record, error] {
 	}
 }
 
+// Count counts the records of the part.
+func (u *under) Count(ctx context.Context, r Range) (int64, error) {
+	if c, ok := u.Source.(Counter); ok {
+		r.Key, r.End = u.full(r.Key, r.End)
+		return c.Count(ctx, r)
+	}
+	r.KeysOnly = true
+	n := int64(0)
+	for _, err := range u.Records(ctx, r) {
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
 type underHistory struct {
 	under
 	history HistorySource

@@ -33,19 +33,8 @@ func (s *Source) Records(ctx context.Context, r keyspace.Range) iter.Seq2[keyspa
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		rd := &reader{s: s, r: r, from: r.Key, left: r.Limit, yield: yield, budget: s.budget()}
-		for a := s.attempts(); ; {
-			before := rd.progress.Records
-			err := rd.read(ctx)
-			if err == nil || errors.Is(err, errStopped) {
-				return
-			}
-			if rd.progress.Records > before {
-				a, rd.budget = s.attempts(), s.budget() // it came further; that was another failure
-			}
-			if !a.again(ctx, err) {
-				yield(keyspace.Record{}, err)
-				return
-			}
+		if err := rd.all(ctx); err != nil {
+			yield(keyspace.Record{}, err)
 		}
 	}
 }
@@ -63,7 +52,26 @@ type reader struct {
 	left     int64  // records still wanted; 0: all, unless r.Limit is reached
 	progress Progress
 	budget   *budget // for the requests that begin each attempt
+	counting bool    // only how many there are is wanted
+	counted  int64   // by the server, behind what was yielded
 	yield    func(keyspace.Record, error) bool
+}
+
+// all reads the range, from one member after the other if need be.
+func (rd *reader) all(ctx context.Context) error {
+	for a := rd.s.attempts(); ; {
+		before := rd.progress.Records
+		err := rd.read(ctx)
+		if err == nil || errors.Is(err, errStopped) {
+			return nil
+		}
+		if rd.progress.Records > before {
+			a, rd.budget = rd.s.attempts(), rd.s.budget() // it came further; that was another failure
+		}
+		if !a.again(ctx, err) {
+			return err
+		}
+	}
 }
 
 // read reads the rest of the range from one member.
@@ -101,7 +109,44 @@ func (rd *reader) read(ctx context.Context) error {
 		}
 		rd.s.noStream.Store(true)
 	}
+	if rd.counting {
+		return rd.explain(ctx, m, rd.ask(ctx, m))
+	}
 	return rd.explain(ctx, m, rd.pages(ctx, m))
+}
+
+// Count returns how many records Records would yield for r.
+//
+// A server that streams sends its keys, which are counted here: writes go on
+// meanwhile, where its own count of a range holds them up, 0.2 s for a million keys.
+// A server that does not stream would count the rest of the range for every page, so
+// it is asked once.
+func (s *Source) Count(ctx context.Context, r keyspace.Range) (int64, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	n := int64(0)
+	r.KeysOnly = true
+	rd := &reader{s: s, r: r, from: r.Key, left: r.Limit, counting: true, budget: s.budget(), yield: func(keyspace.Record, error) bool {
+		n++
+		return true
+	}}
+	err := rd.all(ctx)
+	return n + rd.counted, err
+}
+
+// ask has the server count.
+func (rd *reader) ask(ctx context.Context, m *member) error {
+	req := rd.request()
+	req.CountOnly, req.Limit = true, 0
+	resp, err := rd.s.rangeOnce(ctx, m, req, callOptions...)
+	if err != nil {
+		return err
+	}
+	rd.counted = resp.Count
+	if rd.r.Limit > 0 {
+		rd.counted = min(resp.Count, rd.left)
+	}
+	return nil
 }
 
 func (rd *reader) explain(ctx context.Context, m *member, err error) error {

@@ -247,6 +247,11 @@ func (u *suite) records(ctx context.Context, t *testing.T, src keyspace.Source, 
 	if n != len(want.Kvs) {
 		t.Errorf("Records(%s): %d records, want %d", show(r), n, len(want.Kvs))
 	}
+	if c, ok := src.(keyspace.Counter); ok {
+		if n, err := c.Count(ctx, r); err != nil || n != int64(len(want.Kvs)) {
+			t.Errorf("Count(%s) = %d, %v, want %d", show(r), n, err, len(want.Kvs))
+		}
+	}
 }
 
 func show(r keyspace.Range) string {

@@ -159,6 +159,14 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
+// Signal sends a signal, such as SIGSTOP.
+func (p *Process) Signal(tb testing.TB, sig syscall.Signal) {
+	tb.Helper()
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // Stop asks the process to end (SIGTERM) and waits for it.
 func (p *Process) Stop(tb testing.TB) {
 	tb.Helper()

@@ -1,0 +1,399 @@
+package backup
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/etcdctl-plus/etcdctl-plus/backup/place"
+	"github.com/etcdctl-plus/etcdctl-plus/backup/retention"
+	"github.com/etcdctl-plus/etcdctl-plus/backup/store"
+)
+
+// The names in a repository, below whatever the store is:
+//
+//	snapshots/CLUSTER/NAME        a backup as it was saved, packed or not
+//	manifests/CLUSTER/NAME.json   its manifest: without one a backup does not count
+//	locks/                        who writes at the moment
+//
+// CLUSTER is the cluster's id in hex, and NAME is SEQUENCE-rREVISION-TIME.db, with the
+// revision that is in the file, and .zst and .age behind it for what was done to it.
+// segments/ is set aside for the stream of revisions between two backups.
+const (
+	snapshotsDir = "snapshots/"
+	manifestsDir = "manifests/"
+	lockName     = "locks/repository"
+)
+
+// nameForm are the names that a repository gives.
+var nameForm = regexp.MustCompile(`^\d{6,}-r\d+-\d{8}T\d{6}Z\.db(\.zst)?(\.age)?$`)
+
+// Entry is one backup of a repository.
+type Entry struct {
+	Cluster  string    `json:"cluster"`
+	Name     string    `json:"name"`
+	Manifest *Manifest `json:"manifest,omitempty"` // nil: it cannot be read
+	Bytes    int64     `json:"bytes"`              // as stored; -1: it is not there
+	// Problem is what is wrong at first sight; "": nothing.
+	Problem string `json:"problem,omitempty"`
+}
+
+// ID names the entry in its repository: CLUSTER/NAME.
+func (e *Entry) ID() string { return e.Cluster + "/" + e.Name }
+
+func (e *Entry) object() string       { return snapshotsDir + e.ID() }
+func (e *Entry) manifestName() string { return manifestsDir + e.ID() + ".json" }
+
+// Listing is all that lies in a repository.
+type Listing struct {
+	// Entries are ordered by cluster and sequence, oldest first.
+	Entries []Entry
+	// Unfinished are objects with the name of a backup and without a manifest: what a run
+	// left that was killed, or is about to finish.
+	Unfinished []string
+	// Foreign are objects that no run of this program wrote. They are never touched.
+	Foreign []string
+}
+
+// Repository is a store of backups. Its methods may not be called by several goroutines
+// at once, and several processes may work on one store.
+type Repository struct {
+	Store store.Store
+}
+
+// List reads every manifest, and looks whether what it describes is there.
+func (r *Repository) List(ctx context.Context) (*Listing, error) {
+	objects, manifests := map[string]store.Object{}, map[string]store.Object{}
+	l := &Listing{}
+	for o, err := range r.Store.List(ctx, "") {
+		if err != nil {
+			return nil, fmt.Errorf("list backups: %w", err)
+		}
+		switch {
+		case strings.HasPrefix(o.Name, "locks/"):
+		case ours(o.Name, snapshotsDir, ""):
+			objects[strings.TrimPrefix(o.Name, snapshotsDir)] = o
+		case ours(o.Name, manifestsDir, ".json"):
+			manifests[strings.TrimSuffix(strings.TrimPrefix(o.Name, manifestsDir), ".json")] = o
+		default:
+			l.Foreign = append(l.Foreign, o.Name)
+		}
+	}
+	for id := range manifests {
+		cluster, name, _ := strings.Cut(id, "/")
+		e := Entry{Cluster: cluster, Name: name, Bytes: -1}
+		m, err := r.manifest(ctx, &e)
+		switch {
+		case errors.Is(err, ErrManifest):
+			e.Problem = err.Error()
+		case err != nil:
+			return nil, err
+		default:
+			e.Manifest = m
+		}
+		o, there := objects[id]
+		if there {
+			e.Bytes = o.Bytes
+		}
+		switch {
+		case !there:
+			e.Problem = "the backup that the manifest describes is not there"
+		case m != nil && (o.Bytes != m.Bytes || m.File != name || m.ClusterID != cluster):
+			e.Problem = fmt.Sprintf("it has %d bytes, its manifest is of %s with %d", o.Bytes, m.File, m.Bytes)
+		}
+		l.Entries = append(l.Entries, e)
+		delete(objects, id)
+	}
+	for id := range objects {
+		l.Unfinished = append(l.Unfinished, snapshotsDir+id)
+	}
+	slices.Sort(l.Unfinished)
+	slices.SortFunc(l.Entries, func(a, b Entry) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.sequence(), b.sequence()), cmp.Compare(a.Name, b.Name))
+	})
+	return l, nil
+}
+
+// ours tells whether a run of this program gave the name.
+func ours(name, dir, end string) bool {
+	rest, ok := strings.CutPrefix(name, dir)
+	if !ok {
+		return false
+	}
+	rest, ok = strings.CutSuffix(rest, end)
+	cluster, base, deeper := strings.Cut(rest, "/")
+	return ok && deeper && isHex(cluster) && nameForm.MatchString(base)
+}
+
+func isHex(s string) bool {
+	return s != "" && len(s) <= 16 && strings.Trim(s, "0123456789abcdef") == ""
+}
+
+// sequence is the number of a backup; its name has it where the manifest is lost.
+func (e *Entry) sequence() int64 {
+	if e.Manifest != nil && e.Manifest.Sequence > 0 {
+		return e.Manifest.Sequence
+	}
+	var n int64
+	_, _ = fmt.Sscanf(e.Name, "%d-", &n) // 0 for none
+	return n
+}
+
+func (r *Repository) manifest(ctx context.Context, e *Entry) (*Manifest, error) {
+	b, err := r.read(ctx, e.manifestName(), maxManifest+1)
+	if err != nil {
+		return nil, fmt.Errorf("read the manifest of %s: %w", e.ID(), err)
+	}
+	return ParseManifest(b)
+}
+
+func (r *Repository) read(ctx context.Context, name string, most int64) ([]byte, error) {
+	rc, err := r.Store.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer rc.Close()
+	return io.ReadAll(io.LimitReader(rc, most))
+}
+
+// Find returns the one backup that ref names: "latest", a name, CLUSTER/NAME, a sequence,
+// or "latest" of a cluster as CLUSTER/latest. Of several clusters the cluster must be
+// named.
+func (l *Listing) Find(ref string) (*Entry, error) {
+	cluster, name, qualified := strings.Cut(ref, "/")
+	if !qualified {
+		cluster, name = "", ref
+	}
+	var found []*Entry
+	clusters := map[string]bool{}
+	for i := range l.Entries {
+		e := &l.Entries[i]
+		if qualified && e.Cluster != cluster {
+			continue
+		}
+		latest := name == "latest" && e.Problem == ""
+		if latest || e.Name == name || fmt.Sprint(e.sequence()) == name {
+			if latest && clusters[e.Cluster] { // entries come oldest first
+				found[len(found)-1] = e
+				continue
+			}
+			clusters[e.Cluster] = true
+			found = append(found, e)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return nil, fmt.Errorf("no backup %q in the repository: %w", ref, store.ErrNotExist)
+	case len(found) > 1:
+		var ids []string
+		for _, e := range found {
+			ids = append(ids, e.ID())
+		}
+		return nil, &AmbiguousError{Ref: ref, IDs: ids}
+	}
+	return found[0], nil
+}
+
+// AmbiguousError says that a reference fits several backups.
+type AmbiguousError struct {
+	Ref string
+	IDs []string
+}
+
+func (e *AmbiguousError) Error() string {
+	return fmt.Sprintf("%q is any of %s", e.Ref, strings.Join(e.IDs, ", "))
+}
+
+// Fetch writes a backup into w and compares it with its manifest.
+func (r *Repository) Fetch(ctx context.Context, e *Entry, w io.Writer) error {
+	if e.Manifest == nil {
+		return &StoredError{ID: e.ID(), Reason: e.Problem}
+	}
+	rc, err := r.Store.Get(ctx, e.object())
+	if errors.Is(err, store.ErrNotExist) {
+		return &StoredError{ID: e.ID(), Reason: "it is not there"}
+	}
+	if err != nil {
+		return fmt.Errorf("read backup %s: %w", e.ID(), err)
+	}
+	defer rc.Close()
+	h := sha256.New()
+	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(w, h)}, struct{ io.Reader }{ctxReader{ctx, rc}}, make([]byte, 1<<20))
+	if err != nil {
+		return fmt.Errorf("read backup %s: %w", e.ID(), err)
+	}
+	if sum := hex.EncodeToString(h.Sum(nil)); n != e.Manifest.Bytes || sum != e.Manifest.SHA256 {
+		return &StoredError{ID: e.ID(), Reason: fmt.Sprintf("it has %d bytes with SHA-256 %s, its manifest says %d and %s", n, sum, e.Manifest.Bytes, e.Manifest.SHA256)}
+	}
+	return nil
+}
+
+// FetchFile is Fetch into a new private file, which the caller removes.
+func (r *Repository) FetchFile(ctx context.Context, e *Entry, parent string) (_ string, err error) {
+	dir, err := place.PrivateDir(parent)
+	if err != nil {
+		return "", fmt.Errorf("fetch backup %s: %w", e.ID(), err)
+	}
+	f, err := os.CreateTemp(dir, "fetched-*-"+path.Base(e.Name))
+	if err != nil {
+		return "", fmt.Errorf("fetch backup %s: %w", e.ID(), err)
+	}
+	if err := errors.Join(r.Fetch(ctx, e, f), f.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), nil
+}
+
+// StoredError says what is wrong with a backup in a repository. It wraps
+// keyspace.ErrCorrupt by way of DamagedError.
+type StoredError struct {
+	ID     string
+	Reason string
+}
+
+func (e *StoredError) Error() string { return fmt.Sprintf("backup %s: %s", e.ID, e.Reason) }
+
+// Unwrap makes errors.Is(err, keyspace.ErrCorrupt) true.
+func (e *StoredError) Unwrap() error { return errStored }
+
+// Lock takes the lock of the repository, for as long as the returned context lasts.
+func (r *Repository) Lock(ctx context.Context) (*store.Lock, error) {
+	l, err := r.Store.Lock(ctx, lockName, store.LockOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("lock the repository: %w", err)
+	}
+	return l, nil
+}
+
+// put stores a small object.
+func (r *Repository) put(ctx context.Context, name string, b []byte) error {
+	return r.Store.Put(ctx, name, bytes.NewReader(b), int64(len(b)), sha256.Sum256(b), store.PutOptions{})
+}
+
+// items are the entries as retention sees them.
+func (l *Listing) items(damaged map[string]bool) []retention.Item {
+	var items []retention.Item
+	for i := range l.Entries {
+		e := &l.Entries[i]
+		it := retention.Item{ID: e.ID(), Cluster: e.Cluster, Sequence: e.sequence(), Damaged: e.Problem != "" || damaged[e.ID()]}
+		if m := e.Manifest; m != nil {
+			it.Revision, it.Time, it.Verified = m.Revision, m.Started, m.Verified >= LevelRecords
+		} else {
+			it.Foreign = true // nobody can say what it is
+		}
+		items = append(items, it)
+	}
+	return items
+}
+
+// Pruned is what Prune did, or would do.
+type Pruned struct {
+	Decisions []PruneDecision `json:"decisions"`
+	Kept      int             `json:"kept"`
+	Removed   int             `json:"removed"`
+	// Damaged are backups that were found damaged while looking for one to rely on.
+	Damaged []string `json:"damaged,omitempty"`
+}
+
+// PruneDecision is what becomes of one backup, and why.
+type PruneDecision struct {
+	ID      string   `json:"id"`
+	Keep    bool     `json:"keep"`
+	Reasons []string `json:"reasons"`
+}
+
+// Prune removes the backups that a policy does not keep, under the repository's lock,
+// which the caller holds: their manifests first, so that half a removal leaves nothing
+// that counts. Before it removes anything of a cluster it reads the newest backup that
+// stays in full, and goes on to an older one when that is damaged. With dryRun it removes
+// nothing.
+//
+// It never touches what no run of this program wrote.
+func (r *Repository) Prune(ctx context.Context, p retention.Policy, o RunOptions, dryRun bool) (*Pruned, error) {
+	l, err := r.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	damaged := map[string]bool{}
+	out := &Pruned{}
+	sound := map[string]bool{} // clusters with a backup that was read just now
+	var decisions []retention.Decision
+	for {
+		if decisions, err = retention.Apply(p, o.Now(), l.items(damaged)); err != nil {
+			return nil, err
+		}
+		next := r.doubtful(l, decisions, sound, damaged)
+		if next == nil {
+			break
+		}
+		err := r.Fetch(ctx, next, io.Discard)
+		var stored *StoredError
+		switch {
+		case errors.As(err, &stored):
+			damaged[next.ID()] = true
+			out.Damaged = append(out.Damaged, stored.Error())
+		case err != nil:
+			return nil, err
+		default:
+			sound[next.Cluster] = true
+		}
+	}
+	for _, d := range decisions {
+		out.Decisions = append(out.Decisions, PruneDecision{ID: d.Item.ID, Keep: d.Keep, Reasons: d.Reasons})
+		if d.Keep {
+			out.Kept++
+			continue
+		}
+		out.Removed++
+		if dryRun {
+			continue
+		}
+		if err := r.remove(ctx, l, d.Item.ID); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// doubtful returns the newest backup that is to stay of a cluster that would lose others,
+// and has not been read yet; nil: there is none.
+func (r *Repository) doubtful(l *Listing, decisions []retention.Decision, sound, damaged map[string]bool) *Entry {
+	loses := map[string]bool{}
+	for _, d := range decisions {
+		if !d.Keep {
+			loses[d.Item.Cluster] = true
+		}
+	}
+	keeps := map[string]bool{}
+	for _, d := range decisions {
+		keeps[d.Item.ID] = d.Keep
+	}
+	for i := len(l.Entries) - 1; i >= 0; i-- {
+		e := &l.Entries[i]
+		if loses[e.Cluster] && keeps[e.ID()] && !sound[e.Cluster] && !damaged[e.ID()] && e.Problem == "" {
+			return e
+		}
+	}
+	return nil
+}
+
+func (r *Repository) remove(ctx context.Context, l *Listing, id string) error {
+	i := slices.IndexFunc(l.Entries, func(e Entry) bool { return e.ID() == id })
+	e := &l.Entries[i]
+	for _, name := range []string{e.manifestName(), e.object()} {
+		if err := r.Store.Delete(ctx, name); err != nil && !errors.Is(err, store.ErrNotExist) {
+			return fmt.Errorf("remove backup %s: %w", id, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package backup
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
+)
+
+// Salvaged is what Salvage saved.
+type Salvaged struct {
+	File    string `json:"file"` // the new one
+	Bytes   int64  `json:"bytes"`
+	Entries int64  `json:"entries"` // of all buckets
+	Records int64  `json:"records"`
+	Keys    int64  `json:"keys"` // live at the newest revision
+	// Carved are the records that were found outside of the tree of pages.
+	Carved   int64     `json:"carved"`
+	Lost     int       `json:"lost"` // findings that are damage
+	Findings []Finding `json:"findings"`
+}
+
+// salvageBatch is how many entries one transaction writes.
+const salvageBatch = 20_000
+
+// Salvage copies what is sound of a damaged file into a new one, out, a snapshot with a
+// checksum of its own, and lists what is wrong with the old one. The old file is only
+// read; out must not exist.
+//
+// What is in the new file was in the old one, but versions of a key may be missing
+// between others, and a deletion that was lost leaves its key alive.
+func Salvage(ctx context.Context, path, out string, o dbfile.Options) (_ *Salvaged, err error) {
+	o.Damaged = true
+	src, err := dbfile.Open(ctx, path, o)
+	if err != nil {
+		return nil, fmt.Errorf("salvage: %w", err)
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	target, err := newTarget(out, false)
+	if err != nil {
+		return nil, fmt.Errorf("salvage: %w", err)
+	}
+	defer target.abandon()
+	s := &Salvaged{File: out, Findings: []Finding{}}
+	sum, err := fill(ctx, src, target.temp(), s)
+	if err != nil {
+		return nil, fmt.Errorf("salvage %s: %w", path, err)
+	}
+	s.Entries, s.Records, s.Keys, s.Carved = sum.Entries, sum.Records, sum.Keys, sum.Carved
+	if s.Bytes, err = sealFile(target.temp()); err != nil {
+		return nil, fmt.Errorf("salvage %s: %w", path, err)
+	}
+	if err := target.commit(); err != nil {
+		return nil, fmt.Errorf("salvage %s: %w", path, err)
+	}
+	return s, nil
+}
+
+// fill writes what is sound into the database at temp.
+func fill(ctx context.Context, src *dbfile.Source, temp string, s *Salvaged) (sum dbfile.Salvaged, err error) {
+	db, err := bolt.Open(temp, 0o600, &bolt.Options{NoSync: true, NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
+	if err != nil {
+		return sum, err
+	}
+	defer func() {
+		if cerr := db.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	tx, err := db.Begin(true)
+	if err != nil {
+		return sum, err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after a commit
+	n := 0
+	put := func(bucket string, key, value []byte) error {
+		b, err := tx.CreateBucketIfNotExists([]byte(bucket))
+		if err != nil {
+			return err
+		}
+		b.FillPercent = 0.9 // keys come in order
+		if err := b.Put(key, value); err != nil {
+			return err
+		}
+		if n++; n%salvageBatch != 0 {
+			return nil
+		}
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+		tx, err = db.Begin(true)
+		return err
+	}
+	sum, err = src.Salvage(ctx, put, func(f dbfile.Finding) {
+		s.Findings = append(s.Findings, fromFile(f))
+		if !f.Warning {
+			s.Lost++
+		}
+	})
+	if err != nil {
+		return sum, err
+	}
+	// etcd and this program want both.
+	for _, name := range []string{"key", "meta"} {
+		if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
+			return sum, err
+		}
+	}
+	return sum, tx.Commit()
+}
+
+// sealFile puts the checksum behind the pages of a file, and returns its new size.
+func sealFile(path string) (int64, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	h := sha256.New()
+	n, err := io.Copy(h, f)
+	if err == nil {
+		_, err = f.Write(h.Sum(nil))
+	}
+	return n + sha256.Size, errors.Join(err, f.Close())
+}

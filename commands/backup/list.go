@@ -1,0 +1,100 @@
+package backup
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etcdctl-plus/etcdctl-plus/backup"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
+	"github.com/etcdctl-plus/etcdctl-plus/output"
+)
+
+type listOptions struct {
+	env     *cli.Env
+	store   storeFlags
+	cluster string
+}
+
+func newListCmd(env *cli.Env) *cobra.Command {
+	o := listOptions{env: env, store: storeFlags{env: env}}
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "The backups of a repository",
+		Long: `The backups of a repository, by cluster, oldest first, as their manifests have them. What
+lies there besides is told on standard error: what runs left that were killed, and what no
+run of this program wrote.`,
+		Example: `  etcdctl-plus backup list --store /var/backups/etcd`,
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
+	}
+	o.store.Define(c.Flags())
+	c.Flags().StringVar(&o.cluster, "cluster", "", "only backups of this cluster id")
+	return c
+}
+
+func (o *listOptions) run(ctx context.Context) error {
+	p, err := o.env.Printer(output.Views()...)
+	if err != nil {
+		return err
+	}
+	l, err := o.store.list(ctx)
+	if err != nil {
+		return err
+	}
+	s := p.Stream(output.Envelope{})
+	problems := 0
+	for i := range l.Entries {
+		e := &l.Entries[i]
+		if o.cluster != "" && e.Cluster != o.cluster {
+			continue
+		}
+		if e.Problem != "" {
+			problems++
+		}
+		if err := s.Write(entryView{e, o.env.Now()}); err != nil {
+			return err
+		}
+	}
+	if err := s.Close("no backup in " + o.store.repo.Store.String()); err != nil {
+		return err
+	}
+	for _, name := range l.Unfinished {
+		o.env.Warn("%s is not finished: a run is at work, or was killed", name)
+	}
+	if n := len(l.Foreign); n > 0 {
+		o.env.Warn("%d objects there were not written by this program, the first is %s", n, l.Foreign[0])
+	}
+	if problems > 0 {
+		return cli.Failf(cli.Integrity, "%d backups are not what their manifests say", problems)
+	}
+	return nil
+}
+
+type entryView struct {
+	*backup.Entry
+	now time.Time
+}
+
+func (v entryView) Table() output.Table {
+	t := output.Table{Columns: []output.Column{
+		{Name: "SEQ", Right: true, Keep: true}, {Name: "TAKEN", Keep: true}, {Name: "AGE", Right: true}, {Name: "CLUSTER"}, {Name: "REVISION", Right: true}, {Name: "KEYS", Right: true},
+		{Name: "SIZE", Right: true, Bytes: true}, {Name: "VERIFIED"}, {Name: "HOST"}, {Name: "NAME", Keep: true}, {Name: "NOTE"},
+	}}
+	m := v.Manifest
+	if m == nil {
+		t.Rows = [][]string{{"", "", "", v.Cluster, "", "", fmt.Sprint(v.Bytes), "", "", v.Name, v.Problem}}
+		return t
+	}
+	note := v.Problem
+	if note == "" && m.Stale {
+		note = "taken without a quorum"
+	}
+	t.Rows = [][]string{{
+		fmt.Sprint(m.Sequence), m.Started.UTC().Format(time.RFC3339), output.Age(v.now.Sub(m.Started)), v.Cluster, fmt.Sprint(m.Revision), fmt.Sprint(m.Keys),
+		fmt.Sprint(m.Bytes), fmt.Sprintf("%d %s", m.Verified, m.Verified), m.Host, v.Name, note,
+	}}
+	return t
+}

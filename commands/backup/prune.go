@@ -1,0 +1,97 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etcdctl-plus/etcdctl-plus/backup"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
+	"github.com/etcdctl-plus/etcdctl-plus/output"
+)
+
+type pruneOptions struct {
+	env   *cli.Env
+	store storeFlags
+	keep  keepFlags
+	guard cli.Guard
+}
+
+func newPruneCmd(env *cli.Env) *cobra.Command {
+	o := pruneOptions{env: env, store: storeFlags{env: env}}
+	c := &cobra.Command{
+		Use:   "prune",
+		Short: "Remove the backups that a policy does not keep",
+		Long: `Remove the backups that a policy does not keep. Each cluster is judged for itself, by
+sequence and revision and not by the clock of the store. Before anything goes, the newest
+backup that stays is read in full; when it is damaged, the next older one is looked at, and
+the exit code is 3. The newest sound backup always stays, and what no run of this program
+wrote is never touched.
+
+--dry-run says for each backup what becomes of it, and why.`,
+		Example: `  etcdctl-plus backup prune --store /var/backups/etcd --keep-daily 7 --keep-weekly 5 --dry-run`,
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
+	}
+	o.store.Define(c.Flags())
+	o.keep.define(c.Flags())
+	o.guard.Define(c.Flags())
+	return c
+}
+
+func (o *pruneOptions) run(ctx context.Context) (err error) {
+	p, err := o.env.Printer(output.Views()...)
+	if err != nil {
+		return err
+	}
+	if err := o.keep.complete(); err != nil {
+		return err
+	}
+	r, err := o.store.open(false)
+	if err != nil {
+		return err
+	}
+	lock, err := r.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	ctx = lock.Context()
+	ro := backup.RunOptions{Now: o.env.Now}
+	plan, err := r.Prune(ctx, o.keep.policy, ro, true)
+	if err != nil {
+		return err
+	}
+	if plan.Removed > 0 && !o.guard.DryRun {
+		if err := o.guard.Ask(o.env, fmt.Sprintf("remove %d of %d backups from %s", plan.Removed, plan.Removed+plan.Kept, r.Store)); err != nil {
+			return err
+		}
+		if plan, err = r.Prune(ctx, o.keep.policy, ro, false); err != nil {
+			return err
+		}
+	}
+	if err := p.Print(pruneView{plan}); err != nil {
+		return err
+	}
+	if len(plan.Damaged) > 0 {
+		return damagedFound(plan)
+	}
+	return nil
+}
+
+type pruneView struct{ *backup.Pruned }
+
+func (v pruneView) Table() output.Table {
+	t := output.Table{Columns: []output.Column{{Name: "ACTION", Keep: true}, {Name: "BACKUP", Keep: true}, {Name: "WHY", Wrap: true}}, Empty: "no backup"}
+	for _, d := range v.Decisions {
+		action := "remove"
+		if d.Keep {
+			action = "keep"
+		}
+		t.Rows = append(t.Rows, []string{action, d.ID, strings.Join(d.Reasons, "; ")})
+	}
+	return t
+}

@@ -1,0 +1,104 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/etcdctl-plus/etcdctl-plus/backup"
+	"github.com/etcdctl-plus/etcdctl-plus/backup/store"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
+)
+
+// storeFlags choose the repository.
+type storeFlags struct {
+	env   *cli.Env
+	where string
+	o     store.Options
+	dir   string
+
+	repo    *backup.Repository
+	listing *backup.Listing
+}
+
+// Define adds the flags.
+func (s *storeFlags) Define(f *pflag.FlagSet) {
+	f.StringVar(&s.where, "store", "", "the repository: a folder, s3://BUCKET/PREFIX or rclone:REMOTE:PATH (also ETCDCTL_PLUS_STORE)")
+	s.defineS3(f, "")
+	if f.Lookup("dir") == nil {
+		f.StringVar(&s.dir, "dir", "", "folder for temporary files (default: the system's)")
+	}
+}
+
+func (s *storeFlags) defineS3(f *pflag.FlagSet, prefix string) {
+	f.StringVar(&s.o.Endpoint, prefix+"s3-endpoint", "", "URL of an S3-compatible server (also AWS_ENDPOINT_URL_S3; default: Amazon's)")
+	f.StringVar(&s.o.Region, prefix+"s3-region", "", "region (also AWS_REGION)")
+	f.StringVar(&s.o.Profile, prefix+"s3-profile", "", "profile of the shared credentials files (also AWS_PROFILE)")
+	f.StringVar(&s.o.Addressing, prefix+"s3-addressing", "", "how the bucket is named: path or virtual (default: path where an endpoint is given)")
+	f.StringVar(&s.o.CAFile, prefix+"s3-cacert", "", "file with the certificate authorities of the server (also AWS_CA_BUNDLE)")
+}
+
+// open opens the repository, once. create makes a folder that is not there.
+func (s *storeFlags) open(create bool) (*backup.Repository, error) {
+	if s.repo != nil {
+		return s.repo, nil
+	}
+	if s.where == "" {
+		s.where = s.env.Getenv("ETCDCTL_PLUS_STORE")
+	}
+	if s.where == "" {
+		return nil, cli.WithHint(cli.Usagef("no repository is named"), "--store URL, or ETCDCTL_PLUS_STORE: a folder, s3://BUCKET/PREFIX or rclone:REMOTE:PATH")
+	}
+	s.o.Create, s.o.Getenv = create, s.env.Getenv
+	st, err := store.Open(s.where, s.o)
+	if err != nil {
+		return nil, err
+	}
+	s.env.OnClose(st.Close)
+	s.repo = &backup.Repository{Store: st}
+	return s.repo, nil
+}
+
+// list reads what is in the repository, once.
+func (s *storeFlags) list(ctx context.Context) (*backup.Listing, error) {
+	if s.listing != nil {
+		return s.listing, nil
+	}
+	r, err := s.open(false)
+	if err != nil {
+		return nil, err
+	}
+	s.listing, err = r.List(ctx)
+	return s.listing, err
+}
+
+// Locate fetches a backup into a private file, which goes with env.
+func (s *storeFlags) Locate(ctx context.Context, ref string) (string, error) {
+	l, err := s.list(ctx)
+	if err != nil {
+		return "", err
+	}
+	e, err := l.Find(ref)
+	if err != nil {
+		return "", notFound(err)
+	}
+	path, err := s.repo.FetchFile(ctx, e, s.dir)
+	if err != nil {
+		return "", err
+	}
+	s.env.OnClose(func() error { return os.Remove(path) })
+	return path, nil
+}
+
+func notFound(err error) error {
+	var several *backup.AmbiguousError
+	switch {
+	case errors.As(err, &several):
+		return cli.WithHint(cli.Usagef("%v", err), "name it as CLUSTER/NAME")
+	case errors.Is(err, store.ErrNotExist):
+		return cli.WithHint(&cli.Error{Code: cli.Negative, Err: err}, "`backup list` shows what there is")
+	}
+	return err
+}

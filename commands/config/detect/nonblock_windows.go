@@ -1,0 +1,3 @@
+package detect
+
+const nonblock = 0

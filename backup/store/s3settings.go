@@ -1,8 +1,6 @@
 package store
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -116,8 +114,7 @@ func readProfile(o Options) (*profile, error) {
 // more, as it is read last.
 func (p *profile) read(b []byte, section string) (found bool) {
 	in, group := false, ""
-	for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {
-		line := lines.Text()
+	for line := range strings.Lines(string(b)) {
 		nested := line != "" && (line[0] == ' ' || line[0] == '\t')
 		line = strings.TrimSpace(line)
 		switch {
@@ -140,7 +137,9 @@ func (p *profile) read(b []byte, section string) (found bool) {
 		}
 		switch {
 		case nested && group != "":
-			p.value[group+"."+key] = value
+			if value != "" {
+				p.value[group+"."+key] = value
+			}
 		case value == "":
 			group = key
 		default:

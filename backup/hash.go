@@ -40,7 +40,9 @@ func (v *verification) hash(ctx context.Context) error {
 	}
 	switch err := h.err; {
 	case v.hashing == nil: // only the cluster is to be compared with
-	case errors.Is(err, keyspace.ErrCorrupt):
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, keyspace.ErrCorrupt), err != nil && v.r.Damage > 0: // of a damaged file, any
 		if v.r.Damage == 0 {
 			v.say(LevelHash, "%v", err)
 		}

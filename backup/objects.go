@@ -131,7 +131,9 @@ func (v *verification) objects(ctx context.Context) error {
 		v.r.Objects, v.r.SealedValues = sum.objects, sum.sealed
 	}
 	switch {
-	case errors.Is(err, keyspace.ErrCorrupt):
+	case err != nil && ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, keyspace.ErrCorrupt), err != nil && v.r.Damage > 0:
 		// What is damaged was found by the levels before, which go on behind it.
 		if v.r.Damage == 0 {
 			v.say(LevelObjects, "%v", err)

@@ -269,7 +269,7 @@ func TestContextDetectKine(t *testing.T) {
 		{"del /registry/a", cli.Failure, "Kine"},
 		{"inspect history /registry/a", cli.Failure, "Kine"},
 		{"inspect leases", cli.Failure, "Kine"},
-		{"snapshot save " + filepath.Join(t.TempDir(), "s.db"), cli.Unavailable, "Error"},
+		{"snapshot save " + filepath.Join(t.TempDir(), "s.db"), cli.Failure, "Kine"},
 		{"inspect keys --db " + dir + "/db/state.db", cli.Usage, "not an etcd database"},
 	})
 }

@@ -8,15 +8,18 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	"google.golang.org/grpc"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -579,5 +582,28 @@ func TestSaveSynced(t *testing.T) {
 	}
 	if want := "file name folder file name folder"; strings.Join(got, " ") != want {
 		t.Errorf("%s, want %s\n%s", strings.Join(got, " "), want, b)
+	}
+}
+
+// On a terminal, what takes longer shows how far it is, how fast, and what is left.
+func TestSaveProgress(t *testing.T) {
+	t.Parallel()
+	s, c := startSandbox(t, sandbox.Options{})
+	load(t, c, 8)
+	p := server.NewProxy(t, s.Endpoint())
+	p.Throttle(3 << 20)
+	cmd := exec.Command(ours(t, "etcdctl-plus"), "snapshot", "save", filepath.Join(t.TempDir(), "x.db"))
+	cmd.Env = []string{"ETCDCTL_ENDPOINTS=" + p.Endpoint, "TERM=xterm"}
+	term, err := pty.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer term.Close()
+	out, _ := io.ReadAll(term) // ends with an error of the terminal
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if !regexp.MustCompile(`snapshot: [0-9.]+ MiB of [0-9.]+ MiB \([0-9]+ %\), [0-9.]+ MiB/s, [0-9]+s left`).Match(out) || !bytes.Contains(out, []byte("Snapshot saved at")) {
+		t.Errorf("%q", out)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"go.etcd.io/etcd/api/v3/authpb"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/pipeline"
@@ -428,6 +429,21 @@ func (x *examiner) taker(name string) func(item) {
 		return func(it item) { decodes(it, &authpb.User{}, "user") }
 	case "authRoles":
 		return func(it item) { decodes(it, &authpb.Role{}, "role") }
+	case bucketAlarm:
+		return func(it item) {
+			if err := proto.Unmarshal(it.key, &pb.AlarmMember{}); err != nil {
+				x.entryFinding(it, name, "alarm %x does not decode", it.key)
+			}
+		}
+	case bucketAuth:
+		return func(it item) {
+			switch k := string(it.key); {
+			case k == "authEnabled" && (len(it.value) != 1 || it.value[0] > 1):
+				x.entryFinding(it, name, "authEnabled is %x", it.value)
+			case k == "authRevision" && len(it.value) != 8:
+				x.entryFinding(it, name, "authRevision has %d bytes, not 8", len(it.value))
+			}
+		}
 	case bucketMeta:
 		return func(it item) {
 			switch k := string(it.key); {

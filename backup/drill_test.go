@@ -8,7 +8,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdctl-plus/etcdctl-plus/backup"
-	"github.com/etcdctl-plus/etcdctl-plus/inspect/sandbox"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sourcetest"
 )
 
@@ -16,16 +15,7 @@ import (
 // was restored from it is equal at once and when they would have been gone.
 func TestDrillLeasesAndAuth(t *testing.T) {
 	t.Parallel()
-	s, err := sandbox.Start(t.Context(), sandbox.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	c, err := s.Client()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	s, c := booted(t)
 	for i := range 300 {
 		l, err := c.Grant(t.Context(), 3)
 		if err != nil {

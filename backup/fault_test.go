@@ -31,20 +31,27 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sourcetest"
 )
 
-// small is a snapshot of a few hundred kB with leases, history, deletions and a
-// compaction.
-func small(tb testing.TB) []byte {
+// booted is an empty etcd and a client of it.
+func booted(tb testing.TB) (*sandbox.Sandbox, *clientv3.Client) {
 	tb.Helper()
 	s, err := sandbox.Start(tb.Context(), sandbox.Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer s.Close()
+	tb.Cleanup(func() { s.Close() })
 	c, err := s.Client()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer c.Close()
+	tb.Cleanup(func() { c.Close() })
+	return s, c
+}
+
+// small is a snapshot of a few hundred kB with leases, history, deletions and a
+// compaction.
+func small(tb testing.TB) []byte {
+	tb.Helper()
+	_, c := booted(tb)
 	lease, err := c.Grant(tb.Context(), 10_000)
 	if err != nil {
 		tb.Fatal(err)
@@ -280,16 +287,7 @@ func TestTruncated(t *testing.T) {
 // F20: a copy of a running member's file is looked at, and called what it is.
 func TestMemberCopy(t *testing.T) {
 	t.Parallel()
-	s, err := sandbox.Start(t.Context(), sandbox.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	c, err := s.Client()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	s, c := booted(t)
 	for i := range 100 {
 		if _, err := c.Put(t.Context(), fmt.Sprint("k", i), "v"); err != nil {
 			t.Fatal(err)
@@ -406,16 +404,7 @@ func TestWrongRecords(t *testing.T) {
 // it can be compared.
 func TestChangedAndResealed(t *testing.T) {
 	t.Parallel()
-	s, err := sandbox.Start(t.Context(), sandbox.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	c, err := s.Client()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	_, c := booted(t)
 	for i := range 50 {
 		if _, err := c.Put(t.Context(), fmt.Sprintf("k%02d", i), "innocent"); err != nil {
 			t.Fatal(err)

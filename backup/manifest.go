@@ -144,7 +144,7 @@ func ParseManifest(b []byte) (*Manifest, error) {
 func selfSum(b []byte, at int) string {
 	h := sha256.New()
 	h.Write(b[:at])
-	io.WriteString(h, noSum)
+	h.Write([]byte(noSum))
 	h.Write(b[at+len(noSum):])
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -66,7 +66,10 @@ func (p *Plan) Count(a Action) int {
 
 // NewPlan compares the keys of a file in some ranges, which must not overlap, with
 // a cluster. Records of the file stay valid until it is closed.
-func NewPlan(ctx context.Context, file *dbfile.Source, cluster keyspace.Source, ranges []keyspace.Range, o PlanOptions) (*Plan, error) {
+//
+// Where only a part of the keyspace is meant, prefix is what its keys begin with in the
+// file; cluster is that part of the cluster. Keys in the plan are without it.
+func NewPlan(ctx context.Context, file *dbfile.Source, prefix []byte, cluster keyspace.Source, ranges []keyspace.Range, o PlanOptions) (*Plan, error) {
 	leases, err := file.Leases(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read leases: %w", err)
@@ -76,10 +79,11 @@ func NewPlan(ctx context.Context, file *dbfile.Source, cluster keyspace.Source, 
 		known[l.ID] = l
 	}
 	p := &Plan{Leases: map[int64]dbfile.Lease{}}
+	part := keyspace.Under(prefix, file)
 	for _, r := range ranges {
 		there := r
 		r.Rev = o.Rev
-		err := Differences(cluster.Records(ctx, there), file.Records(ctx, r), func(theirs, ours *keyspace.Record) bool {
+		err := Differences(cluster.Records(ctx, there), part.Records(ctx, r), func(theirs, ours *keyspace.Record) bool {
 			if ours != nil {
 				p.add(theirs, *ours, known, o)
 			}

@@ -48,7 +48,7 @@ func TestApply(t *testing.T) {
 	put("p/005", "mine")
 	put("p/006", "mine")
 	ranges := []keyspace.Range{keyspace.Prefix([]byte("p/"))}
-	plan, err := backup.NewPlan(t.Context(), file, liveSource(t, c), ranges, backup.PlanOptions{Overwrite: true})
+	plan, err := backup.NewPlan(t.Context(), file, nil, liveSource(t, c), ranges, backup.PlanOptions{Overwrite: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestApplyMissingLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, drop := range []bool{false, true} {
-		plan, err := backup.NewPlan(t.Context(), file, liveSource(t, c), []keyspace.Range{keyspace.All()}, backup.PlanOptions{DropLeases: drop})
+		plan, err := backup.NewPlan(t.Context(), file, nil, liveSource(t, c), []keyspace.Range{keyspace.All()}, backup.PlanOptions{DropLeases: drop})
 		if err != nil {
 			t.Fatal(err)
 		}

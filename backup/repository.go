@@ -168,7 +168,8 @@ func (r *Repository) read(ctx context.Context, name string, most int64) ([]byte,
 
 // Find returns the one backup that ref names: "latest", a name, CLUSTER/NAME, a sequence,
 // or "latest" of a cluster as CLUSTER/latest. Of several clusters the cluster must be
-// named.
+// named. The latest is the last one that was taken, damaged or not: who wants an older one
+// instead says so.
 func (l *Listing) Find(ref string) (*Entry, error) {
 	cluster, name, qualified := strings.Cut(ref, "/")
 	if !qualified {
@@ -181,7 +182,7 @@ func (l *Listing) Find(ref string) (*Entry, error) {
 		if qualified && e.Cluster != cluster {
 			continue
 		}
-		latest := name == "latest" && e.Problem == ""
+		latest := name == "latest"
 		if latest || e.Name == name || fmt.Sprint(e.sequence()) == name {
 			if latest && clusters[e.Cluster] { // entries come oldest first
 				found[len(found)-1] = e
@@ -216,7 +217,7 @@ func (e *AmbiguousError) Error() string {
 
 // Fetch writes a backup into w and compares it with its manifest.
 func (r *Repository) Fetch(ctx context.Context, e *Entry, w io.Writer) error {
-	if e.Manifest == nil {
+	if e.Manifest == nil || e.Problem != "" {
 		return &StoredError{ID: e.ID(), Reason: e.Problem}
 	}
 	rc, err := r.Store.Get(ctx, e.object())
@@ -236,6 +237,25 @@ func (r *Repository) Fetch(ctx context.Context, e *Entry, w io.Writer) error {
 		return &StoredError{ID: e.ID(), Reason: fmt.Sprintf("it has %d bytes with SHA-256 %s, its manifest says %d and %s", n, sum, e.Manifest.Bytes, e.Manifest.SHA256)}
 	}
 	return nil
+}
+
+// FetchDamaged writes a backup as it is stored into a new file, whatever is wrong with
+// it.
+func (r *Repository) FetchDamaged(ctx context.Context, e *Entry, path string) error {
+	t, err := newTarget(path, false)
+	if err != nil {
+		return err
+	}
+	defer t.abandon()
+	rc, err := r.Store.Get(ctx, e.object())
+	if err != nil {
+		return fmt.Errorf("read backup %s: %w", e.ID(), err)
+	}
+	defer rc.Close()
+	if _, err := io.CopyBuffer(struct{ io.Writer }{t.f}, struct{ io.Reader }{ctxReader{ctx, rc}}, make([]byte, 1<<20)); err != nil {
+		return fmt.Errorf("read backup %s: %w", e.ID(), err)
+	}
+	return t.commit()
 }
 
 // FetchFile is Fetch into a new private file, which the caller removes.

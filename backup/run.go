@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -83,6 +85,11 @@ func (r *Repository) Run(ctx context.Context, client *clientv3.Client, o RunOpti
 	defer func() { err = errors.Join(err, os.Remove(file)) }()
 	for i := range before.Entries {
 		if e := &before.Entries[i]; e.Cluster == m.ClusterID {
+			m.Sequence = max(m.Sequence, e.sequence())
+		}
+	}
+	for _, name := range before.Unfinished { // a name is given once
+		if e := (Entry{Name: path.Base(name)}); strings.HasPrefix(name, snapshotsDir+m.ClusterID+"/") {
 			m.Sequence = max(m.Sequence, e.sequence())
 		}
 	}

@@ -34,7 +34,8 @@ const salvageBatch = 20_000
 // read; out must not exist.
 //
 // What is in the new file was in the old one, but versions of a key may be missing
-// between others, and a deletion that was lost leaves its key alive.
+// between others, and a deletion that was lost leaves its key alive. Of a file in which no
+// record is left nothing is made; the error is a *DamagedError.
 func Salvage(ctx context.Context, path, out string, o dbfile.Options) (_ *Salvaged, err error) {
 	o.Damaged = true
 	src, err := dbfile.Open(ctx, path, o)
@@ -51,6 +52,9 @@ func Salvage(ctx context.Context, path, out string, o dbfile.Options) (_ *Salvag
 	sum, err := fill(ctx, src, target.temp(), s)
 	if err != nil {
 		return nil, fmt.Errorf("salvage %s: %w", path, err)
+	}
+	if sum.Records == 0 {
+		return nil, &DamagedError{Endpoint: path, Reason: "nothing of it can be saved", Findings: s.Findings}
 	}
 	s.Entries, s.Records, s.Keys, s.Carved = sum.Entries, sum.Records, sum.Keys, sum.Carved
 	if s.Bytes, err = sealFile(target.temp()); err != nil {

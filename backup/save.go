@@ -87,7 +87,7 @@ type DamagedError struct {
 }
 
 func (e *DamagedError) Error() string {
-	s := fmt.Sprintf("the snapshot of %s is damaged", e.Endpoint)
+	s := fmt.Sprintf("the snapshot of %s is damaged", e.Endpoint) // or the file
 	if e.Reason != "" {
 		s += ": " + e.Reason
 	}

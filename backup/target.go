@@ -13,6 +13,9 @@ import (
 // ErrExists says that a name where something is to be written is taken.
 var ErrExists = errors.New("it exists already")
 
+// ErrNoFolder says that the folder where something is to be written is not there.
+var ErrNoFolder = errors.New("its folder is not there")
+
 // TargetError says why nothing can be written under a name. It wraps ErrExists where
 // something is there.
 type TargetError struct {
@@ -72,6 +75,9 @@ func (t *target) free() error {
 	st, err := os.Lstat(t.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Stat(filepath.Dir(t.path)); errors.Is(err, fs.ErrNotExist) {
+			return &TargetError{Path: t.path, Reason: filepath.Dir(t.path), Err: ErrNoFolder}
+		}
 		return nil
 	case err != nil:
 		return fmt.Errorf("write %s: %w", t.path, err)

@@ -53,7 +53,7 @@ func TestBackupRunKilled(t *testing.T) {
 		if cmd.ProcessState.ExitCode() == -1 {
 			killed++
 		}
-		if r := run(t, env, "backup", "verify"); r.code != 0 && r.code != 4 && !(r.code == 78 && strings.Contains(r.stderr, "no such folder")) {
+		if r := run(t, env, "backup", "verify"); r.code != 0 && r.code != 3 && r.code != 4 && !(r.code == 78 && strings.Contains(r.stderr, "no such folder")) {
 			t.Fatalf("after kill %d: exit code %d\n%s%s", i, r.code, r.stdout, r.stderr)
 		}
 	}

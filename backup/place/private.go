@@ -22,7 +22,7 @@ func PrivateDir(parent string) (string, error) {
 		return "", err
 	}
 	if !st.IsDir() || !private(st) {
-		return "", &os.PathError{Op: "use", Path: dir, Err: fmt.Errorf("it is no folder of this user's alone: %w", os.ErrPermission)}
+		return "", &os.PathError{Op: "use", Path: dir, Err: fmt.Errorf("it is no folder of this user's alone (name another place with --dir or TMPDIR): %w", os.ErrPermission)}
 	}
 	return dir, nil
 }

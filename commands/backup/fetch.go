@@ -15,6 +15,7 @@ type fetchOptions struct {
 	env   *cli.Env
 	store storeFlags
 	file  cli.FileFlags
+	asIs  bool
 }
 
 func newFetchCmd(env *cli.Env) *cobra.Command {
@@ -30,6 +31,7 @@ checksum behind it, compared with its manifest on the way. FILE must not exist.`
 	}
 	o.store.Define(c.Flags())
 	o.file.DefinePacked(c.Flags(), "")
+	c.Flags().BoolVar(&o.asIs, "damaged", false, "take it as it is stored, packed and encrypted, whatever is wrong with it")
 	return c
 }
 
@@ -41,6 +43,12 @@ func (o *fetchOptions) run(ctx context.Context, ref, file string) error {
 	fo, err := o.file.Options(o.env)
 	if err != nil {
 		return err
+	}
+	if file == "" {
+		return cli.WithHint(cli.Usagef("FILE is empty"), "is a variable in your script unset?")
+	}
+	if o.asIs {
+		return o.damaged(ctx, p, ref, file)
 	}
 	path, err := o.store.Locate(ctx, ref)
 	if err != nil {
@@ -54,6 +62,26 @@ func (o *fetchOptions) run(ctx context.Context, ref, file string) error {
 		return err
 	}
 	return p.Print(fetchView{ID: e.ID(), File: file, Revision: e.Manifest.Revision})
+}
+
+// damaged takes a backup as it is.
+func (o *fetchOptions) damaged(ctx context.Context, p *output.Printer, ref, file string) error {
+	l, err := o.store.list(ctx)
+	if err != nil {
+		return err
+	}
+	e, err := l.Find(ref)
+	if err != nil {
+		return notFound(err)
+	}
+	if err := o.store.repo.FetchDamaged(ctx, e, file); err != nil {
+		return err
+	}
+	v := fetchView{ID: e.ID(), File: file}
+	if e.Manifest != nil {
+		v.Revision = e.Manifest.Revision
+	}
+	return p.Print(v)
 }
 
 type fetchView struct {

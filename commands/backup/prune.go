@@ -42,7 +42,7 @@ wrote is never touched.
 	return c
 }
 
-func (o *pruneOptions) run(ctx context.Context) (err error) {
+func (o *pruneOptions) run(ctx context.Context) (outcome error) {
 	p, err := o.env.Printer(output.Views()...)
 	if err != nil {
 		return err
@@ -54,12 +54,14 @@ func (o *pruneOptions) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	lock, err := r.Lock(ctx)
-	if err != nil {
-		return err
+	if !o.guard.DryRun {
+		lock, err := r.Lock(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { outcome = errors.Join(outcome, lock.Release()) }()
+		ctx = lock.Context()
 	}
-	defer func() { err = errors.Join(err, lock.Release()) }()
-	ctx = lock.Context()
 	ro := backup.RunOptions{Now: o.env.Now}
 	plan, err := r.Prune(ctx, o.keep.policy, ro, true)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -18,6 +19,7 @@ type storeFlags struct {
 	where string
 	o     store.Options
 	dir   string
+	flags *pflag.FlagSet
 
 	repo    *backup.Repository
 	listing *backup.Listing
@@ -25,6 +27,7 @@ type storeFlags struct {
 
 // Define adds the flags.
 func (s *storeFlags) Define(f *pflag.FlagSet) {
+	s.flags = f
 	f.StringVar(&s.where, "store", "", "the repository: a folder, s3://BUCKET/PREFIX or rclone:REMOTE:PATH (also ETCDCTL_PLUS_STORE)")
 	s.defineS3(f, "")
 	if f.Lookup("dir") == nil {
@@ -44,6 +47,9 @@ func (s *storeFlags) defineS3(f *pflag.FlagSet, prefix string) {
 func (s *storeFlags) open(create bool) (*backup.Repository, error) {
 	if s.repo != nil {
 		return s.repo, nil
+	}
+	if s.flags != nil && s.flags.Changed("store") && s.where == "" {
+		return nil, cli.WithHint(cli.Usagef("--store is empty"), "is a variable in your script unset?")
 	}
 	if s.where == "" {
 		s.where = s.env.Getenv("ETCDCTL_PLUS_STORE")
@@ -86,17 +92,34 @@ func (s *storeFlags) Locate(ctx context.Context, ref string) (string, error) {
 	}
 	path, err := s.repo.FetchFile(ctx, e, s.dir)
 	if err != nil {
-		return "", err
+		return "", withOlder(err, l, e)
 	}
 	s.env.OnClose(func() error { return os.Remove(path) })
 	return path, nil
+}
+
+// withOlder says which older backup there is instead of a damaged one, and how to get at
+// what is left of that.
+func withOlder(err error, l *backup.Listing, e *backup.Entry) error {
+	var stored *backup.StoredError
+	if !errors.As(err, &stored) {
+		return err
+	}
+	hint := "`backup fetch --damaged` takes it as it is, for `snapshot verify --salvage` or `snapshot restore --accept-findings`"
+	for i := len(l.Entries) - 1; i >= 0; i-- {
+		if o := &l.Entries[i]; o.Cluster == e.Cluster && o.Problem == "" && o.ID() != e.ID() {
+			hint = "an older one is " + o.ID() + "; " + hint
+			break
+		}
+	}
+	return cli.WithHint(&cli.Error{Code: cli.Integrity, Err: err}, hint)
 }
 
 func notFound(err error) error {
 	var several *backup.AmbiguousError
 	switch {
 	case errors.As(err, &several):
-		return cli.WithHint(cli.Usagef("%v", err), "name it as CLUSTER/NAME")
+		return cli.WithHint(cli.Usagef("%v", err), "the repository holds several clusters: name it as CLUSTER/NAME, such as "+several.IDs[0][:strings.Index(several.IDs[0], "/")]+"/latest")
 	case errors.Is(err, store.ErrNotExist):
 		return cli.WithHint(&cli.Error{Code: cli.Negative, Err: err}, "`backup list` shows what there is")
 	}

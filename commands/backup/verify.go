@@ -33,7 +33,8 @@ func newVerifyCmd(env *cli.Env) *cobra.Command {
 manifests. With --level 2 and up each is also fetched and looked at as
 ` + "`snapshot verify`" + ` does; encrypted ones need --identity for that.
 
-Exit code 10 when anything is wrong.`,
+Exit code 10 when anything is wrong, 3 when an encrypted one was not opened or one has no
+manifest.`,
 		Example: `  etcdctl-plus backup verify --store /var/backups/etcd
   etcdctl-plus backup verify latest --level 6 --store s3://backups/etcd --identity key.txt`,
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
@@ -52,14 +53,18 @@ type verifyView struct {
 	Level    int              `json:"level"`
 	Bytes    int64            `json:"bytes"`
 	Problem  string           `json:"problem,omitempty"`
+	Sealed   bool             `json:"sealed,omitempty"` // encrypted: the level was not reached
 	Findings []backup.Finding `json:"findings,omitempty"`
 }
 
 func (v verifyView) Table() output.Table {
 	t := output.Table{Columns: []output.Column{{Name: "BACKUP", Keep: true}, {Name: "RESULT", Keep: true}, {Name: "LEVEL"}, {Name: "SIZE", Right: true, Bytes: true}, {Name: "DETAIL", Keep: true}}}
 	result := "sound"
-	if !v.Good {
+	switch {
+	case !v.Good:
 		result = "damaged"
+	case v.Sealed:
+		result = "not opened"
 	}
 	t.Rows = [][]string{{v.ID, result, fmt.Sprintf("%d %s", v.Level, backup.Level(v.Level)), fmt.Sprint(v.Bytes), v.Problem}}
 	for _, f := range v.Findings {
@@ -99,14 +104,17 @@ func (o *verifyOptions) run(ctx context.Context, refs []string) error {
 		}
 	}
 	s := p.Stream(output.Envelope{})
-	bad := 0
+	bad, sealed := 0, 0
 	for _, e := range entries {
 		v, err := o.one(ctx, e, file)
 		if err != nil {
 			return err
 		}
-		if !v.Good {
+		switch {
+		case !v.Good:
 			bad++
+		case v.Sealed:
+			sealed++
 		}
 		if err := s.Write(v); err != nil {
 			return err
@@ -122,7 +130,11 @@ func (o *verifyOptions) run(ctx context.Context, refs []string) error {
 	case len(entries) == 0:
 		return cli.Failf(cli.Negative, "there is no backup in %s", o.store.repo.Store)
 	case bad > 0:
-		return cli.WithHint(cli.Failf(cli.Integrity, "%d of %d backups are damaged", bad, len(entries)), "take a new one with `backup run`; `snapshot verify --salvage` saves what is sound of a damaged one")
+		return cli.WithHint(cli.Failf(cli.Integrity, "%d of %d backups are damaged", bad, len(entries)), "take a new one with `backup run`; of a damaged one `backup fetch --damaged` and `snapshot verify --salvage` save what is sound")
+	case sealed > 0:
+		return cli.WithHint(cli.Failf(cli.Partial, "%d of %d backups are encrypted, and were compared as they are stored alone", sealed, len(entries)), "--identity FILE opens them")
+	case len(l.Unfinished) > 0 && len(refs) == 0:
+		return cli.WithHint(cli.Failf(cli.Partial, "%d backups have no manifest", len(l.Unfinished)), "a run is at work or was killed, and the next one removes them; if somebody removed a manifest, `backup fetch` no longer finds it: copy the file before that")
 	}
 	return nil
 }
@@ -149,7 +161,7 @@ func (o *verifyOptions) one(ctx context.Context, e *backup.Entry, file dbfile.Op
 	}
 	switch v.Good = r.Damage == 0; {
 	case r.Verdict == backup.Unsealed && len(r.Packing) > 0 && r.Revision == 0:
-		v.Level = int(backup.LevelSeal)
+		v.Level, v.Sealed = int(backup.LevelSeal), true
 		v.Problem = "encrypted: only the stored bytes were compared; --identity opens it"
 	case !v.Good:
 		v.Problem = fmt.Sprintf("%d findings", r.Damage)

@@ -172,7 +172,7 @@ func Describe(err error) *Error {
 		}
 	case errors.As(err, &kept):
 		describeStore(d, kept)
-	case errors.Is(err, backup.ErrExists):
+	case errors.Is(err, backup.ErrExists), errors.Is(err, backup.ErrNoFolder):
 		d.Code = CantCreate
 	case errors.Is(err, place.ErrBusy):
 		d.Code, d.Hint = Busy, "another run writes there; wait for it"

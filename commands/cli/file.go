@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"filippo.io/age"
 	"github.com/spf13/pflag"
@@ -87,9 +88,12 @@ func Recipients(all []string) ([]age.Recipient, error) {
 	for _, s := range all {
 		f, err := os.Open(s)
 		if err != nil {
+			if strings.HasPrefix(strings.ToUpper(s), "AGE-SECRET-KEY") {
+				return nil, WithHint(Usagef("--recipient was given an identity, which is secret (not shown), and wants a recipient"), "`age-keygen -y FILE` prints the recipient of an identity; take a new identity if this one went into a log")
+			}
 			r, perr := age.ParseX25519Recipient(s)
 			if perr != nil {
-				return nil, &Error{Code: Usage, Err: fmt.Errorf("--recipient %q is neither an age recipient nor a file of them: %w", s, perr)}
+				return nil, WithHint(Usagef("--recipient %q is neither an age recipient nor a file of them", s), "a recipient begins with age1; age-keygen makes one, and the identity that opens what is encrypted to it")
 			}
 			out = append(out, r)
 			continue

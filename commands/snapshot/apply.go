@@ -92,16 +92,27 @@ func (o *applyOptions) run(ctx context.Context, path string, keys []string) erro
 	if err != nil {
 		return err
 	}
-	plan, err := backup.NewPlan(ctx, file, cluster, ranges(keys, o.prefix), backup.PlanOptions{Rev: o.rev, Overwrite: o.overwrite, DropLeases: o.dropLeases})
+	set, err := o.env.Settings()
 	if err != nil {
 		return err
 	}
-	v, err := o.preview(ctx, file, plan)
+	part := keyspace.Under([]byte(set.KeyPrefix), file)
+	if err := allThere(ctx, part, keys, o.prefix, o.rev, path); err != nil {
+		return err
+	}
+	plan, err := backup.NewPlan(ctx, file, []byte(set.KeyPrefix), cluster, ranges(keys, o.prefix), backup.PlanOptions{Rev: o.rev, Overwrite: o.overwrite, DropLeases: o.dropLeases})
 	if err != nil {
 		return err
 	}
-	if err := o.allowed(plan); err != nil && !o.guard.DryRun {
+	v, err := o.preview(ctx, part, plan)
+	if err != nil {
 		return err
+	}
+	if err := o.allowed(plan, set.KeyPrefix); err != nil {
+		if !o.guard.DryRun {
+			return err
+		}
+		o.env.Warn("this would be refused without --kubernetes")
 	}
 	if v.Create+v.Replace == 0 || o.guard.DryRun {
 		v.DryRun = true
@@ -135,7 +146,7 @@ func (o *applyOptions) open(ctx context.Context, path string) (*dbfile.Source, e
 }
 
 // allowed refuses what Kubernetes stored, unless told otherwise.
-func (o *applyOptions) allowed(plan *backup.Plan) error {
+func (o *applyOptions) allowed(plan *backup.Plan, keyPrefix string) error {
 	if o.kubernetes {
 		return nil
 	}
@@ -145,7 +156,7 @@ func (o *applyOptions) allowed(plan *backup.Plan) error {
 		if s.Action != backup.Create && s.Action != backup.Replace {
 			continue
 		}
-		if strings.HasPrefix(string(s.Record.Key), m.Prefix()+"/") {
+		if strings.HasPrefix(keyPrefix+string(s.Record.Key), m.Prefix()+"/") {
 			return &cli.Error{Code: cli.Refused, Err: fmt.Errorf("%q is Kubernetes': the API server does not see who writes behind its back; nothing was changed", s.Record.Key),
 				Hint: "bring it back with kubectl apply, from `registry get --db FILE -o yaml`; --kubernetes writes it all the same"}
 		}
@@ -212,7 +223,7 @@ type applyView struct {
 }
 
 // preview turns the plan into what is shown of it.
-func (o *applyOptions) preview(ctx context.Context, file *dbfile.Source, plan *backup.Plan) (*applyView, error) {
+func (o *applyOptions) preview(ctx context.Context, file keyspace.Source, plan *backup.Plan) (*applyView, error) {
 	v := &applyView{Same: plan.Same, Steps: []applyStep{}, Create: plan.Count(backup.Create), Replace: plan.Count(backup.Replace), Keep: plan.Count(backup.Keep), Skip: plan.Count(backup.Skip)}
 	var dec *cli.Decoding
 	for _, s := range plan.Steps {
@@ -238,7 +249,8 @@ func (o *applyOptions) preview(ctx context.Context, file *dbfile.Source, plan *b
 func changes(dec *cli.Decoding, was, now keyspace.Record) []inspect.Change {
 	a, b := dec.Value(was).JSON(), dec.Value(now).JSON()
 	if a == nil || b == nil {
-		return nil
+		size := func(r keyspace.Record) []byte { return fmt.Appendf(nil, "%d bytes", len(r.Value)) }
+		return []inspect.Change{{Path: "(value, not shown)", Old: size(was), New: size(now)}}
 	}
 	ch, err := inspect.Changes(a, b)
 	if err != nil {

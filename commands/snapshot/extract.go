@@ -79,9 +79,17 @@ func (o *extractOptions) run(ctx context.Context, path string, keys []string) er
 		return err
 	}
 	o.env.OnClose(src.Close)
-	all := o.records(ctx, src, keys)
+	set, err := o.env.Settings()
+	if err != nil {
+		return err
+	}
+	part := keyspace.Under([]byte(set.KeyPrefix), src)
+	if err := allThere(ctx, part, keys, o.prefix, o.rev, path); err != nil {
+		return err
+	}
+	all := o.records(ctx, part, keys)
 	if o.to != "" {
-		return o.files(ctx, p, src, all, path)
+		return o.files(ctx, p, part, all, path)
 	}
 	s := p.Stream(output.Envelope{})
 	n := 0

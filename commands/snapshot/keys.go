@@ -2,8 +2,10 @@ package snapshot
 
 import (
 	"bytes"
+	"context"
 	"slices"
 
+	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 )
 
@@ -38,4 +40,25 @@ func ranges(args []string, bare bool) []keyspace.Range {
 		}
 	}
 	return merged
+}
+
+// allThere fails unless there is something below each of the arguments: one that is
+// mistyped should not go unnoticed beside others.
+func allThere(ctx context.Context, src keyspace.Source, args []string, bare bool, rev int64, file string) error {
+	for _, a := range args {
+		found := false
+		for _, r := range ranges([]string{a}, bare) {
+			r.Rev, r.Limit, r.KeysOnly = rev, 1, true
+			for _, err := range src.Records(ctx, r) {
+				if err != nil {
+					return err
+				}
+				found = true
+			}
+		}
+		if !found {
+			return cli.Failf(cli.Negative, "no key %q in %s; nothing was done", a, file)
+		}
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -233,6 +234,8 @@ func (o *verifyOptions) verdict(v *verifyView) error {
 		return cli.Failf(cli.Integrity, "%s: %s, and --strict", v.File, plural(v.Warnings, "warning"))
 	case v.Verdict == backup.Unsealed && o.strict:
 		return cli.Failf(cli.Integrity, "%s is unsealed, and --strict: no checksum vouches for its values", v.File)
+	case v.Verdict == backup.Unsealed && v.Revision == 0 && slices.Contains(v.Packing, "age"):
+		return cli.WithHint(cli.Failf(cli.Partial, "%s is encrypted, and was compared as it is alone", v.File), "--identity FILE opens it")
 	case v.Verdict == backup.Unsealed:
 		return cli.WithHint(cli.Failf(cli.Partial, "%s is unsealed: nothing was found, and no checksum vouches for its values", v.File),
 			"a member's own file is so; `snapshot save` takes a sealed one from a running member")

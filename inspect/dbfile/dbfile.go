@@ -84,7 +84,8 @@ type Source struct {
 	// With Options.Damaged: what else would have been an error of Open.
 	damaged   bool
 	truncated *TruncatedError
-	marked    bool // the notes about compactions were read
+	cut       error // why no more was unpacked
+	marked    bool  // the notes about compactions were read
 	// What the write-ahead log adds; see walread.go.
 	withLog             bool // it was looked for
 	tail                *tail

@@ -138,6 +138,9 @@ func (x *examiner) because(bucket string, err error) {
 }
 
 func (x *examiner) run() error {
+	if x.s.cut != nil {
+		x.report(Finding{Page: -1, Reason: x.s.cut.Error()})
+	}
 	if t := x.s.truncated; t != nil {
 		x.report(Finding{Page: -1, Reason: fmt.Sprintf("the file has %d bytes, its pages need %d: cut short", t.Have, t.Want)})
 	}

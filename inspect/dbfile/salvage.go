@@ -25,7 +25,9 @@ type Salvaged struct {
 // for in the whole file. Their records count only when they are newer than the last
 // compaction: etcd removes records in no other way, and what is at a revision never
 // changes, so they belong to the history whatever page holds them. An older one may have
-// been compacted away, and would bring a deleted key back.
+// been compacted away, and would bring a deleted key back. When even the mark of the last
+// compaction is lost an old copy of it counts, and without one all records do; a finding
+// says what that can mean.
 func (s *Source) Salvage(ctx context.Context, take func(bucket string, key, value []byte) error, report func(Finding)) (Salvaged, error) {
 	if err := s.acquire(); err != nil {
 		return Salvaged{}, err
@@ -49,7 +51,7 @@ func (x *examiner) carve() error {
 	floor := x.compacted()
 	if !x.s.marked {
 		var err error
-		if floor, err = x.oldMarks(); err != nil || floor < 0 {
+		if floor, err = x.oldMarks(); err != nil {
 			return err
 		}
 	}
@@ -110,7 +112,7 @@ func (x *examiner) lostLeaves(fn func(item) (more bool, err error)) error {
 }
 
 // oldMarks looks for old copies of bucket "meta", and returns the newest compaction that
-// they know of; -1 when there is no copy. Its entries are taken from the newest copy.
+// they know of; 0 when there is no copy. Its entries are taken from the newest copy.
 func (x *examiner) oldMarks() (compacted int64, err error) {
 	var best map[string]item
 	var newest uint64
@@ -162,8 +164,8 @@ func (x *examiner) oldMarks() (compacted int64, err error) {
 		return 0, err
 	}
 	if flush(); best == nil {
-		x.report(Finding{Page: -1, Bucket: bucketMeta, Reason: "how far the keyspace is compacted is lost, so records outside of the tree are not looked for"})
-		return -1, nil
+		x.report(Finding{Page: -1, Bucket: bucketMeta, Reason: "how far the keyspace is compacted is lost; keys that were deleted before its last compaction may have come back"})
+		return 0, nil
 	}
 	x.report(Finding{Page: int64(best["consistent_index"].page), Bucket: bucketMeta, Reason: fmt.Sprintf("an old copy says that the keyspace is compacted at revision %d; keys that were deleted before a later compaction may have come back", compacted)})
 	for _, it := range best {

@@ -134,7 +134,11 @@ func (s *Source) unpack(ctx context.Context, o Options) error {
 		return fmt.Errorf("unpack %s: %w", s.file, err)
 	}
 	if err := u.run(ctx, dst, s.f); err != nil {
-		return errors.Join(err, dst.Close(), os.Remove(dst.Name()))
+		st, serr := dst.Stat()
+		if !o.Damaged || !errors.Is(err, keyspace.ErrCorrupt) || serr != nil || st.Size() == 0 {
+			return errors.Join(err, dst.Close(), os.Remove(dst.Name()))
+		}
+		s.cut = err // what came before it is there
 	}
 	s.f.Close()
 	s.f, s.remove, s.packing = dst, dst.Name(), u.kinds

@@ -102,7 +102,7 @@ func (p *Plan) salvage(ctx context.Context, db string) (err error) {
 	}
 	const batch = 20_000 // what one transaction holds in memory
 	n := 0
-	_, err = p.src.Salvage(ctx, func(bucket string, key, value []byte) error {
+	sum, err := p.src.Salvage(ctx, func(bucket string, key, value []byte) error {
 		if n++; n%batch == 0 {
 			if err := tx.Commit(); err != nil {
 				return err
@@ -120,6 +120,9 @@ func (p *Plan) salvage(ctx context.Context, db string) (err error) {
 	}, func(dbfile.Finding) {}) // Verify has told them
 	if err != nil {
 		return err
+	}
+	if sum.Records == 0 {
+		return &FindingsError{Report: p.Verified} // an empty etcd is no restore
 	}
 	return tx.Commit()
 }

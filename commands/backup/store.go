@@ -119,7 +119,8 @@ func notFound(err error) error {
 	var several *backup.AmbiguousError
 	switch {
 	case errors.As(err, &several):
-		return cli.WithHint(cli.Usagef("%v", err), "the repository holds several clusters: name it as CLUSTER/NAME, such as "+several.IDs[0][:strings.Index(several.IDs[0], "/")]+"/latest")
+		cluster, _, _ := strings.Cut(several.IDs[0], "/")
+		return cli.WithHint(cli.Usagef("%v", err), "the repository holds several clusters: name it as CLUSTER/NAME, such as "+cluster+"/latest")
 	case errors.Is(err, store.ErrNotExist):
 		return cli.WithHint(&cli.Error{Code: cli.Negative, Err: err}, "`backup list` shows what there is")
 	}

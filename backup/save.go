@@ -106,7 +106,7 @@ func (e *DamagedError) Unwrap() error { return keyspace.ErrCorrupt }
 
 // Save saves a snapshot of one member into a file, and verifies it down to every record
 // before it gets its name. Until then nothing is there that was not there before, and
-// whatever ends the work leaves nothing behind; see FAULTS in docs/backup.md. The
+// whatever ends the work leaves nothing behind; docs/backup.md has the promises. The
 // manifest comes last.
 //
 // Errors wrap ErrExists, place.ErrBusy (somebody else saves to the same name),

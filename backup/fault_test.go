@@ -26,7 +26,6 @@ import (
 
 	"github.com/etcdctl-plus/etcdctl-plus/backup"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
-	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sandbox"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sourcetest"
 )
@@ -74,7 +73,7 @@ func small(tb testing.TB) []byte {
 			}
 		}
 	}
-	if _, err := c.Compact(tb.Context(), 200, clientv3.WithCompactPhysical()); err != nil {
+	if _, err := c.Compact(tb.Context(), compactedAt, clientv3.WithCompactPhysical()); err != nil {
 		tb.Fatal(err)
 	}
 	b, err := os.ReadFile(sourcetest.SaveSnapshot(tb, c))
@@ -91,8 +90,12 @@ func write(tb testing.TB, path string, b []byte) {
 	}
 }
 
-// history is all that a file says of keys and revisions, without values; "" when it says
-// nothing.
+// compactedAt is where small is compacted.
+const compactedAt = 200
+
+// history is all that a file says of keys and revisions, record by record, without values;
+// "" when it says nothing. At or below the compact revision the number of a change in its
+// revision is left out: there is nothing beside it to tell by.
 func history(tb testing.TB, path string) string {
 	s, err := dbfile.Open(tb.Context(), path, dbfile.Options{IgnoreChecksum: true})
 	if err != nil {
@@ -100,19 +103,20 @@ func history(tb testing.TB, path string) string {
 	}
 	defer s.Close()
 	var b strings.Builder
-	info, err := s.Info(tb.Context())
+	err = s.Each(tb.Context(), "key", func(key, value []byte) error {
+		var kv mvccpb.KeyValue
+		if err := proto.Unmarshal(value, &kv); err != nil {
+			return err
+		}
+		rev := bytes.Clone(key)
+		if len(rev) >= 17 && binary.BigEndian.Uint64(rev) <= compactedAt {
+			clear(rev[9:17])
+		}
+		fmt.Fprintf(&b, "%x %q %d %d %d\n", rev, kv.Key, kv.CreateRevision, kv.ModRevision, kv.Version)
+		return nil
+	})
 	if err != nil {
 		return ""
-	}
-	fmt.Fprintln(&b, info.Revision, info.CompactRev, info.CompactScheduled)
-	for e, err := range s.Events(tb.Context(), keyspace.EventRange{Key: []byte{0}, End: []byte{0}}) {
-		if err != nil {
-			return ""
-		}
-		if e.Rev.Main <= info.CompactRev {
-			e.Rev.Sub = 0 // there is nothing beside it to tell by
-		}
-		fmt.Fprintf(&b, "%v %q %d %d %d\n", e.Rev, e.Record.Key, e.Record.CreateRev, e.Record.ModRev, e.Record.Version)
 	}
 	return b.String()
 }

@@ -301,7 +301,7 @@ func TestRunLockAndLeftovers(t *testing.T) {
 	}
 	change(t, c, "k2")
 	second, err := r.Run(t.Context(), c, o)
-	if err != nil || len(second.Cleaned) != 1 || second.Manifest.Sequence != 2 {
+	if err != nil || len(second.Cleaned) != 1 || second.Manifest.Sequence != 3 {
 		t.Errorf("%+v, %v", second, err)
 	}
 	if _, err := os.Stat(left); err == nil {

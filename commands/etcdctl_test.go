@@ -1,19 +1,12 @@
 package commands_test
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
-	"time"
-
-	"github.com/etcdctl-plus/etcdctl-plus/inspect/sandbox"
 )
 
 // build builds a program of the module graph, once for the whole test run.
@@ -58,77 +51,6 @@ func ours(t *testing.T, name string) string {
 	return link
 }
 
-// TestEqualsEtcdctl runs testdata/etcdctl/kv.txt through the real etcdctl and
-// through ours under that name.
-func TestEqualsEtcdctl(t *testing.T) {
-	t.Parallel()
-	list, err := os.ReadFile(filepath.Join("..", "testdata", "etcdctl", "kv.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	programs := []string{build(t, "go.etcd.io/etcd/etcdctl/v3"), ours(t, "etcdctl")}
-	var endpoints, dirs []string
-	for range programs {
-		dirs = append(dirs, t.TempDir())
-		s, err := sandbox.Start(context.Background(), sandbox.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
-		endpoints = append(endpoints, s.Endpoint())
-	}
-	n := 0
-	for line := range strings.Lines(string(list)) {
-		line = strings.TrimSuffix(line, "\n")
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		n++
-		_, known, differs := strings.Cut(line, ": ")
-		if differs = differs && strings.HasPrefix(line, "differs "); differs {
-			line = known
-		}
-		words, stdin, _ := strings.Cut(line, " < ")
-		words = strings.TrimSuffix(words, " <")
-		args := shellWords(words)
-		var got [2]string
-		for i, p := range programs {
-			got[i] = execute(t, p, dirs[i], endpoints[i], unescape(stdin), args)
-		}
-		if differs {
-			if got[0] == got[1] {
-				t.Errorf("%s: no longer differs: %q", line, got[0])
-			}
-			continue
-		}
-		if got[0] != got[1] {
-			t.Errorf("%s\netcdctl: %q\nours:    %q", line, got[0], got[1])
-		}
-	}
-	if n < 100 {
-		t.Errorf("only %d command lines", n)
-	}
-}
-
-// execute returns stdout and exit code.
-func execute(t *testing.T, program, dir, endpoint, stdin string, args []string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = []string{"ETCDCTL_ENDPOINTS=" + endpoint, "HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
-	cmd.Dir = dir
-	cmd.Stdin = strings.NewReader(stdin)
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("exit %d: %s", cmd.ProcessState.ExitCode(), out.String())
-}
-
 // shellWords splits at spaces outside double quotes; \" is a quote.
 func shellWords(s string) (words []string) {
 	var w []byte
@@ -154,5 +76,3 @@ func shellWords(s string) (words []string) {
 	}
 	return words
 }
-
-func unescape(s string) string { return unquote(s) }

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/cli/reply"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 )
 
@@ -45,7 +46,7 @@ other writers while it runs.`,
 }
 
 func (o *delOptions) run(ctx context.Context) error {
-	p, err := o.env.Printer(formats(o.env, output.Simple, output.Fields, output.JSON, output.Protobuf)...)
+	p, err := reply.New(o.env, reply.Fields|reply.Protobuf)
 	if err != nil {
 		return err
 	}
@@ -103,40 +104,28 @@ func (v delView) Table() output.Table {
 	}
 }
 
-func (o *delOptions) print(p *output.Printer, r *pb.DeleteRangeResponse) error {
-	s, err := o.env.Settings()
-	if err != nil {
-		return err
-	}
-	switch p.Format {
-	case output.Simple:
-		b := fmt.Appendln(nil, r.GetDeleted())
-		for _, kv := range r.GetPrevKvs() {
-			b = appendSimple(b, kv.GetKey(), kv.GetValue(), s.Hex, false)
-		}
-		_, err := p.Out.Write(b)
-		return err
-	case output.Fields:
-		if err := fieldsHeader(p.Out, r.GetHeader(), s.Hex); err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(p.Out, "\"Deleted\" : %d\n", r.GetDeleted()); err != nil {
-			return err
-		}
-		for _, kv := range r.GetPrevKvs() {
-			if err := fieldsRecord(p.Out, "Prev", fromKV(kv), s.Hex); err != nil {
-				return err
-			}
-		}
-		return nil
-	case output.JSON:
-		return writeJSON(p.Out, r)
-	case output.Protobuf:
-		return writeProto(p.Out, r)
-	}
+func (o *delOptions) print(p *reply.Printer, r *pb.DeleteRangeResponse) error {
 	v := delView{Deleted: r.GetDeleted(), Revision: r.GetHeader().GetRevision()}
 	for _, kv := range r.GetPrevKvs() {
-		v.Previous = append(v.Previous, newRecordView(fromKV(kv), false))
+		v.Previous = append(v.Previous, newRecordView(reply.Record(kv), false))
 	}
-	return p.Print(v)
+	return p.Print(reply.Answer{
+		Header: r.GetHeader(), Message: r, View: v,
+		Simple: func(b []byte) []byte { return appendDeleted(b, r, p.Hex) },
+		Fields: func(b []byte) []byte {
+			b = fmt.Appendf(b, "\"Deleted\" : %d\n", r.GetDeleted())
+			for _, kv := range r.GetPrevKvs() {
+				b = reply.AppendFields(b, "Prev", reply.Record(kv), p.Hex)
+			}
+			return b
+		},
+	})
+}
+
+func appendDeleted(b []byte, r *pb.DeleteRangeResponse, hexed bool) []byte {
+	b = fmt.Appendln(b, r.GetDeleted())
+	for _, kv := range r.GetPrevKvs() {
+		b = reply.AppendRecord(b, kv.GetKey(), kv.GetValue(), hexed, false)
+	}
+	return b
 }

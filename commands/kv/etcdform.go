@@ -2,7 +2,6 @@ package kv
 
 import (
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/etcdctl-plus/etcdctl-plus/commands/cli/reply"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 )
@@ -25,16 +25,16 @@ type answer interface {
 }
 
 // newAnswer writes etcd's own forms byte for byte as etcdctl does.
-func newAnswer(p *output.Printer, o getOptions, hexed bool) answer {
+func newAnswer(p *reply.Printer, o getOptions) answer {
 	switch p.Format {
 	case output.Fields:
-		return &fieldsAnswer{w: p.Out, hexed: hexed}
+		return &fieldsAnswer{w: p.Out, hexed: p.Hex}
 	case output.JSON:
-		return &jsonAnswer{w: p.Out}
+		return &jsonAnswer{p: p}
 	case output.Protobuf:
 		return &protoAnswer{w: p.Out}
 	default:
-		return &simpleAnswer{w: p.Out, hexed: hexed, valueOnly: o.valueOnly, countOnly: o.countOnly}
+		return &simpleAnswer{w: p.Out, hexed: p.Hex, valueOnly: o.valueOnly, countOnly: o.countOnly}
 	}
 }
 
@@ -47,7 +47,7 @@ type simpleAnswer struct {
 func (a *simpleAnswer) begin(*pb.ResponseHeader) error { return nil }
 
 func (a *simpleAnswer) record(r keyspace.Record) error {
-	a.buf = appendSimple(a.buf[:0], r.Key, r.Value, a.hexed, a.valueOnly)
+	a.buf = reply.AppendRecord(a.buf[:0], r.Key, r.Value, a.hexed, a.valueOnly)
 	_, err := a.w.Write(a.buf)
 	return err
 }
@@ -60,63 +60,30 @@ func (a *simpleAnswer) end(_ bool, count int64) error {
 	return err
 }
 
-func appendSimple(b, key, value []byte, hexed, valueOnly bool) []byte {
-	if !valueOnly {
-		b = append(appendBytes(b, key, hexed), '\n')
-	}
-	return append(appendBytes(b, value, hexed), '\n')
-}
-
-func appendBytes(b, s []byte, hexed bool) []byte {
-	if !hexed {
-		return append(b, s...)
-	}
-	for i := range s {
-		b = append(b, `\x`...)
-		b = hex.AppendEncode(b, s[i:i+1])
-	}
-	return b
-}
-
 type fieldsAnswer struct {
 	w     io.Writer
 	hexed bool
+	buf   []byte
 }
 
-func (a *fieldsAnswer) begin(h *pb.ResponseHeader) error { return fieldsHeader(a.w, h, a.hexed) }
+func (a *fieldsAnswer) begin(h *pb.ResponseHeader) error {
+	_, err := a.w.Write(reply.AppendHeader(nil, h, a.hexed))
+	return err
+}
 
-func (a *fieldsAnswer) record(r keyspace.Record) error { return fieldsRecord(a.w, "", r, a.hexed) }
+func (a *fieldsAnswer) record(r keyspace.Record) error {
+	a.buf = reply.AppendFields(a.buf[:0], "", r, a.hexed)
+	_, err := a.w.Write(a.buf)
+	return err
+}
 
 func (a *fieldsAnswer) end(more bool, count int64) error {
 	_, err := fmt.Fprintf(a.w, "\"More\" : %t\n\"Count\" : %d\n", more, count)
 	return err
 }
 
-func fieldsHeader(w io.Writer, h *pb.ResponseHeader, hexed bool) error {
-	verb := "%d"
-	if hexed {
-		verb = "%x"
-	}
-	s := fmt.Sprintf("\"ClusterID\" : "+verb+"\n\"MemberID\" : "+verb+"\n", h.GetClusterId(), h.GetMemberId())
-	if h.GetRevision() > 0 {
-		s += fmt.Sprintf("\"Revision\" : %d\n", h.GetRevision())
-	}
-	_, err := fmt.Fprintf(w, "%s\"RaftTerm\" : %d\n", s, h.GetRaftTerm())
-	return err
-}
-
-func fieldsRecord(w io.Writer, prefix string, r keyspace.Record, hexed bool) error {
-	lease := fmt.Sprint(r.Lease)
-	if hexed {
-		lease = fmt.Sprintf("%016x", r.Lease)
-	}
-	_, err := fmt.Fprintf(w, "\"%[1]sKey\" : %[2]q\n\"%[1]sCreateRevision\" : %[3]d\n\"%[1]sModRevision\" : %[4]d\n\"%[1]sVersion\" : %[5]d\n\"%[1]sValue\" : %[6]q\n\"%[1]sLease\" : %[7]s\n",
-		prefix, string(r.Key), r.CreateRev, r.ModRev, r.Version, string(r.Value), lease)
-	return err
-}
-
 type jsonAnswer struct {
-	w   io.Writer
+	p   *reply.Printer
 	n   int
 	buf []byte
 }
@@ -126,7 +93,7 @@ func (a *jsonAnswer) begin(h *pb.ResponseHeader) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.w, `{"header":%s`, b)
+	_, err = fmt.Fprintf(a.p.Out, `{"header":%s`, a.p.IDs(b, false))
 	return err
 }
 
@@ -139,7 +106,10 @@ func (a *jsonAnswer) record(r keyspace.Record) error {
 	}
 	a.n++
 	a.buf = appendKV(b, r)
-	_, err := a.w.Write(a.buf)
+	if r.Lease != 0 {
+		a.buf = a.p.IDs(a.buf, false)
+	}
+	_, err := a.p.Out.Write(a.buf)
 	return err
 }
 
@@ -154,7 +124,7 @@ func (a *jsonAnswer) end(more bool, count int64) error {
 	if count > 0 {
 		tail += `,"count":` + strconv.FormatInt(count, 10)
 	}
-	_, err := io.WriteString(a.w, tail+"}\n")
+	_, err := io.WriteString(a.p.Out, tail+"}\n")
 	return err
 }
 
@@ -213,27 +183,4 @@ func (a *protoAnswer) end(more bool, count int64) error {
 
 func toKV(r keyspace.Record) *mvccpb.KeyValue {
 	return &mvccpb.KeyValue{Key: r.Key, Value: r.Value, CreateRevision: r.CreateRev, ModRevision: r.ModRev, Version: r.Version, Lease: r.Lease}
-}
-
-func fromKV(kv *mvccpb.KeyValue) keyspace.Record {
-	return keyspace.Record{Key: kv.GetKey(), Value: kv.GetValue(), CreateRev: kv.GetCreateRevision(), ModRev: kv.GetModRevision(), Version: kv.GetVersion(), Lease: kv.GetLease()}
-}
-
-// writeProto and writeJSON print whole small answers (put, del, watch).
-func writeProto(w io.Writer, m proto.Message) error {
-	b, err := proto.Marshal(m)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(b)
-	return err
-}
-
-func writeJSON(w io.Writer, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(b, '\n'))
-	return err
 }

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/cli/reply"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/live"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
@@ -143,11 +144,7 @@ func (o *getOptions) complete(args []string) error {
 }
 
 func (o *getOptions) run(ctx context.Context) error {
-	forms := formats(o.env, output.Simple, output.Fields, output.JSON, output.Protobuf)
-	if o.decode {
-		forms = append([]output.Format{output.Simple}, output.Views()...)
-	}
-	p, err := o.env.Printer(forms...)
+	p, err := o.printer()
 	if err != nil {
 		return err
 	}
@@ -168,18 +165,26 @@ func (o *getOptions) run(ctx context.Context) error {
 	return nil
 }
 
-// answer chooses how to print: etcd's own forms, or ours.
-func (o *getOptions) answer(p *output.Printer) (answer, error) {
-	s, err := o.env.Settings()
-	if err != nil {
-		return nil, err
+func (o *getOptions) printer() (*reply.Printer, error) {
+	if !o.decode {
+		return reply.New(o.env, reply.Fields|reply.Protobuf)
 	}
+	p, err := o.env.Printer(append([]output.Format{output.Simple}, output.Views()...)...)
+	return &reply.Printer{Printer: p}, err
+}
+
+// answer chooses how to print: etcd's own forms, or ours.
+func (o *getOptions) answer(p *reply.Printer) (answer, error) {
 	if !o.decode {
 		switch p.Format {
 		case output.Simple, output.Fields, output.JSON, output.Protobuf:
-			return newAnswer(p, *o, s.Hex), nil
+			return newAnswer(p, *o), nil
 		}
-		return &viewAnswer{p: p, keysOnly: o.keysOnly, count: o.countOnly, single: o.keys.single()}, nil
+		return &viewAnswer{p: p.Printer, keysOnly: o.keysOnly, count: o.countOnly, single: o.keys.single()}, nil
+	}
+	s, err := o.env.Settings()
+	if err != nil {
+		return nil, err
 	}
 	if s.Hex {
 		return nil, cli.Usagef("--hex and --decode exclude each other")
@@ -191,7 +196,7 @@ func (o *getOptions) answer(p *output.Printer) (answer, error) {
 	if p.Format == output.Simple {
 		return newDecodedAnswer(p.Out, o, d), nil
 	}
-	return &viewAnswer{p: p, keysOnly: o.keysOnly, count: o.countOnly, single: o.keys.single(), decode: fillDecoded(d)}, nil
+	return &viewAnswer{p: p.Printer, keysOnly: o.keysOnly, count: o.countOnly, single: o.keys.single(), decode: fillDecoded(d)}, nil
 }
 
 // fetch feeds a and returns how many records there were.
@@ -237,7 +242,7 @@ func (o *getOptions) oneAnswer(ctx context.Context, client *clientv3.Client, a a
 		return 0, err
 	}
 	for _, kv := range r.Kvs {
-		if err := a.record(fromKV(kv)); err != nil {
+		if err := a.record(reply.Record(kv)); err != nil {
 			return 0, err
 		}
 	}

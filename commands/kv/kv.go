@@ -9,7 +9,6 @@ import (
 
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/live"
-	"github.com/etcdctl-plus/etcdctl-plus/output"
 )
 
 // Commands returns the commands of this package.
@@ -23,13 +22,4 @@ func noLeader(ctx context.Context, env *cli.Env, client *clientv3.Client, err er
 		return err
 	}
 	return live.NoLeader(ctx, client, err)
-}
-
-// formats are what an answer of etcd can be written as. The first five are
-// etcdctl's; under its name there are no others.
-func formats(env *cli.Env, etcd ...output.Format) []output.Format {
-	if env.DropIn() {
-		return etcd
-	}
-	return append(etcd, output.JSONL, output.YAML, output.Tables, output.Wide, output.Template, output.JSONPath)
 }

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/cli/reply"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 )
 
@@ -82,7 +83,7 @@ func (o *putOptions) complete(args []string) error {
 }
 
 func (o *putOptions) run(ctx context.Context) error {
-	p, err := o.env.Printer(formats(o.env, output.Simple, output.Fields, output.JSON, output.Protobuf)...)
+	p, err := reply.New(o.env, reply.Fields|reply.Protobuf)
 	if err != nil {
 		return err
 	}
@@ -129,33 +130,27 @@ func (v putView) Table() output.Table {
 	return output.Table{Columns: []output.Column{{Name: "REVISION", Right: true}}, Rows: [][]string{{fmt.Sprint(v.Revision)}}}
 }
 
-func (o *putOptions) print(p *output.Printer, r *pb.PutResponse) error {
-	s, err := o.env.Settings()
-	if err != nil {
-		return err
-	}
-	switch p.Format {
-	case output.Simple:
-		b := []byte("OK\n")
-		if kv := r.GetPrevKv(); kv != nil {
-			b = appendSimple(b, kv.GetKey(), kv.GetValue(), s.Hex, false)
-		}
-		_, err := p.Out.Write(b)
-		return err
-	case output.Fields:
-		if err := fieldsHeader(p.Out, r.GetHeader(), s.Hex); err != nil || r.GetPrevKv() == nil {
-			return err
-		}
-		return fieldsRecord(p.Out, "Prev", fromKV(r.GetPrevKv()), s.Hex)
-	case output.JSON:
-		return writeJSON(p.Out, r)
-	case output.Protobuf:
-		return writeProto(p.Out, r)
-	}
+func (o *putOptions) print(p *reply.Printer, r *pb.PutResponse) error {
 	v := putView{Revision: r.GetHeader().GetRevision()}
-	if r.GetPrevKv() != nil {
-		prev := newRecordView(fromKV(r.GetPrevKv()), false)
+	kv := r.GetPrevKv()
+	if kv != nil {
+		prev := newRecordView(reply.Record(kv), false)
 		v.Previous = &prev
 	}
-	return p.Print(v)
+	return p.Print(reply.Answer{
+		Header: r.GetHeader(), Message: r, View: v,
+		Simple: func(b []byte) []byte {
+			b = append(b, "OK\n"...)
+			if kv != nil {
+				b = reply.AppendRecord(b, kv.GetKey(), kv.GetValue(), p.Hex, false)
+			}
+			return b
+		},
+		Fields: func(b []byte) []byte {
+			if kv != nil {
+				b = reply.AppendFields(b, "Prev", reply.Record(kv), p.Hex)
+			}
+			return b
+		},
+	})
 }

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/cli/reply"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 )
@@ -59,11 +60,7 @@ func (o *watchOptions) complete(args []string) error {
 }
 
 func (o *watchOptions) run(ctx context.Context) error {
-	etcd := []output.Format{output.Simple, output.Fields, output.JSON, output.Protobuf}
-	if !o.env.DropIn() {
-		etcd = append(etcd, output.JSONL, output.YAML, output.Tables, output.Wide)
-	}
-	p, err := o.env.Printer(etcd...)
+	p, err := reply.New(o.env, reply.Fields|reply.Protobuf)
 	if err != nil {
 		return err
 	}
@@ -118,25 +115,15 @@ func (o *watchOptions) ops() []clientv3.OpOption {
 
 // watchWriter prints answers of a watch.
 type watchWriter struct {
-	p      *output.Printer
+	p      *reply.Printer
 	o      *watchOptions
 	stream *output.Stream
 }
 
 func (w *watchWriter) write(r *clientv3.WatchResponse) error {
-	s, err := w.o.env.Settings()
-	if err != nil {
-		return err
-	}
 	switch w.p.Format {
-	case output.Simple:
-		return w.simple(r, s.Hex)
-	case output.Fields:
-		return w.fields(r, s.Hex)
-	case output.JSON:
-		return writeJSON(w.p.Out, r)
-	case output.Protobuf:
-		return writeProto(w.p.Out, &pb.WatchResponse{Header: r.Header, Events: r.Events, CompactRevision: r.CompactRevision, Canceled: r.Canceled, Created: r.Created})
+	case output.Simple, output.Fields, output.JSON, output.Protobuf:
+		return w.p.Print(w.answer(r))
 	}
 	if w.stream == nil {
 		w.stream = w.p.Stream(output.Envelope{})
@@ -145,9 +132,9 @@ func (w *watchWriter) write(r *clientv3.WatchResponse) error {
 		return w.stream.Write(eventView{Type: "PROGRESS", Revision: r.Header.GetRevision()})
 	}
 	for _, e := range r.Events {
-		v := eventView{Type: e.GetType().String(), Revision: e.GetKv().GetModRevision(), recordView: newRecordView(fromKV(e.GetKv()), e.GetType().String() == "DELETE")}
+		v := eventView{Type: e.GetType().String(), Revision: e.GetKv().GetModRevision(), recordView: newRecordView(reply.Record(e.GetKv()), e.GetType().String() == "DELETE")}
 		if e.GetPrevKv() != nil {
-			prev := newRecordView(fromKV(e.GetPrevKv()), false)
+			prev := newRecordView(reply.Record(e.GetPrevKv()), false)
 			v.Previous = &prev
 		}
 		if err := w.stream.Write(v); err != nil {
@@ -157,40 +144,34 @@ func (w *watchWriter) write(r *clientv3.WatchResponse) error {
 	return w.stream.Flush()
 }
 
-func (w *watchWriter) simple(r *clientv3.WatchResponse, hexed bool) error {
-	var b []byte
-	if r.IsProgressNotify() {
-		b = fmt.Appendf(b, "progress notify: %d\n", r.Header.GetRevision())
-	}
-	for _, e := range r.Events {
-		b = fmt.Appendln(b, e.GetType())
-		if kv := e.GetPrevKv(); kv != nil {
-			b = appendSimple(b, kv.GetKey(), kv.GetValue(), hexed, false)
-		}
-		b = appendSimple(b, e.GetKv().GetKey(), e.GetKv().GetValue(), hexed, false)
-	}
-	_, err := w.p.Out.Write(b)
-	return err
-}
-
-func (w *watchWriter) fields(r *clientv3.WatchResponse, hexed bool) error {
-	if err := fieldsHeader(w.p.Out, r.Header, hexed); err != nil {
-		return err
-	}
-	for _, e := range r.Events {
-		if _, err := fmt.Fprintln(w.p.Out, `"Type" :`, e.GetType()); err != nil {
-			return err
-		}
-		if e.GetPrevKv() != nil {
-			if err := fieldsRecord(w.p.Out, "Prev", fromKV(e.GetPrevKv()), hexed); err != nil {
-				return err
+func (w *watchWriter) answer(r *clientv3.WatchResponse) reply.Answer {
+	return reply.Answer{
+		Header: r.Header, JSON: r,
+		Message: &pb.WatchResponse{Header: r.Header, Events: r.Events, CompactRevision: r.CompactRevision, Canceled: r.Canceled, Created: r.Created},
+		Simple: func(b []byte) []byte {
+			if r.IsProgressNotify() {
+				b = fmt.Appendf(b, "progress notify: %d\n", r.Header.GetRevision())
 			}
-		}
-		if err := fieldsRecord(w.p.Out, "", fromKV(e.GetKv()), hexed); err != nil {
-			return err
-		}
+			for _, e := range r.Events {
+				b = append(append(b, e.GetType().String()...), '\n')
+				if kv := e.GetPrevKv(); kv != nil {
+					b = reply.AppendRecord(b, kv.GetKey(), kv.GetValue(), w.p.Hex, false)
+				}
+				b = reply.AppendRecord(b, e.GetKv().GetKey(), e.GetKv().GetValue(), w.p.Hex, false)
+			}
+			return b
+		},
+		Fields: func(b []byte) []byte {
+			for _, e := range r.Events {
+				b = fmt.Appendln(b, `"Type" :`, e.GetType())
+				if e.GetPrevKv() != nil {
+					b = reply.AppendFields(b, "Prev", reply.Record(e.GetPrevKv()), w.p.Hex)
+				}
+				b = reply.AppendFields(b, "", reply.Record(e.GetKv()), w.p.Hex)
+			}
+			return b
+		},
 	}
-	return nil
 }
 
 // eventView is one event in our own formats.

@@ -1,0 +1,451 @@
+package commands_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/sourcetest/certs"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/sourcetest/server"
+)
+
+// kinds are the clusters that a list runs on.
+var kinds = map[string]func(t *testing.T, version string) *world{
+	"one":   func(t *testing.T, version string) *world { return newWorld(t, 1, version) },
+	"three": func(t *testing.T, version string) *world { return newWorld(t, 3, version) },
+	"tls":   newTLSWorld,
+	"auth":  newAuthWorld,
+}
+
+// TestEqualsEtcdctl runs the lists in testdata/etcdctl through the real etcdctl and
+// through ours under that name, on equal clusters. README there has the grammar.
+func TestEqualsEtcdctl(t *testing.T) {
+	t.Parallel()
+	programs := []string{build(t, "go.etcd.io/etcd/etcdctl/v3"), ours(t, "etcdctl")}
+	files, err := filepath.Glob(filepath.Join("..", "testdata", "etcdctl", "*.txt"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(err, files)
+	}
+	for _, file := range files {
+		list := readList(t, file)
+		if len(list.lines) == 0 || len(list.on) == 0 {
+			t.Fatalf("%s: %d lines for %q", file, len(list.lines), list.on)
+		}
+		for _, on := range list.on {
+			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt")+"/"+on, func(t *testing.T) {
+				t.Parallel()
+				compare(t, list, programs, on)
+			})
+		}
+	}
+}
+
+// lineList is one file of command lines.
+type lineList struct {
+	on    []string // kinds, "one@3.5" for one of an older server
+	lines []listLine
+}
+
+// listLine is one command line.
+type listLine struct {
+	text    string
+	differs bool
+	where   []string // that it differs only on these; none: everywhere
+	until   string // run until stdout has it, then interrupt
+	env     []string
+	args    []string
+	stdin   string
+}
+
+var (
+	assignment = regexp.MustCompile(`^[A-Z_]+=`)
+	onlyOn     = regexp.MustCompile(`\[([^\]]+)\]: $`)
+	untilText  = regexp.MustCompile(`^until ("(?:[^"\\]|\\.)*") `)
+)
+
+func readList(t *testing.T, file string) *lineList {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lineList{}
+	for text := range strings.Lines(string(b)) {
+		text = strings.TrimSuffix(text, "\n")
+		if on, ok := strings.CutPrefix(text, "@on "); ok {
+			l.on = strings.Fields(on)
+			for _, o := range l.on {
+				if kind, _, _ := strings.Cut(o, "@"); kinds[kind] == nil {
+					t.Fatalf("%s: no cluster is called %q", file, o)
+				}
+			}
+			continue
+		}
+		if text == "" || strings.HasPrefix(text, "#") {
+			continue
+		}
+		line := listLine{text: text}
+		rest := text
+		if reason, ok := strings.CutPrefix(rest, "differs "); ok {
+			if _, rest, ok = strings.Cut(reason, ": "); !ok {
+				t.Fatalf("%s: %s: no command", file, text)
+			}
+			line.differs = true
+			if m := onlyOn.FindStringSubmatch(reason[:len(reason)-len(rest)]); m != nil {
+				line.where = strings.Fields(m[1])
+			}
+		}
+		if m := untilText.FindStringSubmatch(rest); m != nil {
+			if line.until, err = strconv.Unquote(m[1]); err != nil {
+				t.Fatalf("%s: %s: %v", file, text, err)
+			}
+			rest = rest[len(m[0]):]
+		}
+		words, stdin, _ := strings.Cut(rest, " < ")
+		line.stdin = unquote(stdin)
+		line.args = shellWords(strings.TrimSuffix(words, " <"))
+		for len(line.args) > 0 && assignment.MatchString(line.args[0]) {
+			line.env = append(line.env, line.args[0])
+			line.args = line.args[1:]
+		}
+		l.lines = append(l.lines, line)
+	}
+	return l
+}
+
+func compare(t *testing.T, l *lineList, programs []string, on string) {
+	t.Helper()
+	kind, version, _ := strings.Cut(on, "@")
+	worlds := []*world{kinds[kind](t, version), kinds[kind](t, version)}
+	parted := ""
+	for _, line := range l.lines {
+		line.differs = line.differs && (len(line.where) == 0 || slices.Contains(line.where, on))
+		if parted != "" && !line.differs {
+			t.Fatalf("%s stands behind %s, which leaves different clusters", line.text, parted)
+		}
+		var got, state [2]string
+		for i, w := range worlds {
+			got[i] = w.execute(t, programs[i], line)
+			state[i] = w.state(t)
+		}
+		switch {
+		case line.differs && got[0] == got[1] && state[0] == state[1]:
+			t.Errorf("%s: no longer differs: %q", line.text, got[0])
+		case line.differs:
+		case got[0] != got[1]:
+			t.Errorf("%s\netcdctl: %q\nours:    %q", line.text, got[0], got[1])
+		}
+		if state[0] != state[1] && line.differs {
+			parted = line.text
+		} else if state[0] != state[1] {
+			t.Fatalf("%s: the clusters are no longer equal\netcdctl: %q\nours:    %q", line.text, state[0], state[1])
+		}
+	}
+}
+
+// world is one cluster, with what has to be hidden to compare it with its equal.
+type world struct {
+	endpoints []string
+	env       []string
+	dir       string
+	admin     *clientv3.Client
+	hidden    []hidden
+	leases    []clientv3.LeaseID
+	members   []uint64
+}
+
+type hidden struct{ text, name string }
+
+func newWorld(t *testing.T, n int, version string, args ...string) *world {
+	t.Helper()
+	members := server.Cluster(t, n, server.Options{Version: version, Args: append(args, fast(version)...)})
+	return worldOf(t, members, members[0].Client(t))
+}
+
+// fast leaves out what only costs time in a test.
+func fast(version string) []string {
+	if version == "3.4" {
+		return nil
+	}
+	return []string{"--unsafe-no-fsync"}
+}
+
+func newTLSWorld(t *testing.T, version string) *world {
+	t.Helper()
+	dir := t.TempDir()
+	ca := certs.New(t, "test authority")
+	at := func(name string) string { return filepath.Join(dir, name) }
+	ca.Save(t, at("ca.crt"))
+	ca.Issue(t, at("server"), certs.Leaf{Name: "server", Hosts: []string{"127.0.0.1", "localhost"}, Client: true})
+	ca.Issue(t, at("client"), certs.Leaf{Name: "client"})
+	p := server.Start(t, server.Options{Version: version, Name: "m0", Scheme: "https", Args: append(fast(version),
+		"--cert-file", at("server.crt"), "--key-file", at("server.key"), "--trusted-ca-file", at("ca.crt"), "--client-cert-auth")})
+	conf := tlsConfig(t, at("ca.crt"), at("client.crt"), at("client.key"))
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://" + p.Endpoint}, TLS: conf, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	awaitMembers(t, c, 1)
+	w := worldOf(t, []*server.Process{p}, c)
+	w.endpoints = []string{"https://" + p.Endpoint}
+	w.env = []string{"ETCDCTL_ENDPOINTS=" + w.endpoints[0], "ETCDCTL_CACERT=" + at("ca.crt"), "ETCDCTL_CERT=" + at("client.crt"), "ETCDCTL_KEY=" + at("client.key")}
+	return w
+}
+
+// newAuthWorld has authentication on, and is entered as root.
+func newAuthWorld(t *testing.T, version string) *world {
+	t.Helper()
+	p := server.Start(t, server.Options{Version: version, Name: "m0", Args: append(fast(version), "--bcrypt-cost=4")})
+	c := p.Client(t)
+	ctx := t.Context()
+	for _, err := range []error{
+		second(c.UserAdd(ctx, "root", "rootpw")), second(c.UserGrantRole(ctx, "root", "root")), second(c.AuthEnable(ctx)),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := clientv3.New(clientv3.Config{Endpoints: []string{p.Endpoint}, Username: "root", Password: "rootpw", Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	w := worldOf(t, []*server.Process{p}, root)
+	w.env = append(w.env, "ETCDCTL_USER=root:rootpw")
+	return w
+}
+
+func second(_ any, err error) error { return err }
+
+func worldOf(t *testing.T, members []*server.Process, admin *clientv3.Client) *world {
+	t.Helper()
+	w := &world{admin: admin, dir: t.TempDir()}
+	for i, m := range members {
+		w.endpoints = append(w.endpoints, m.Endpoint)
+		w.hide(m.Endpoint, fmt.Sprintf("EP%d", i))
+		w.hide(strings.TrimPrefix(m.Peer, "http://"), fmt.Sprintf("PEER%d", i))
+	}
+	r := awaitMembers(t, admin, len(members))
+	w.hideID(r.Header.GetClusterId(), "CLUSTER")
+	byName := slices.Clone(r.Members)
+	slices.SortFunc(byName, func(a, b *pb.Member) int { return strings.Compare(a.Name, b.Name) })
+	for i, m := range byName {
+		w.hideID(m.ID, fmt.Sprintf("MEMBER%d", i))
+		w.members = append(w.members, m.ID)
+	}
+	w.hide(w.dir, "DIR")
+	w.env = []string{"ETCDCTL_ENDPOINTS=" + w.endpoints[0]}
+	return w
+}
+
+// awaitMembers waits until all n members have told their names.
+func awaitMembers(t *testing.T, c *clientv3.Client, n int) *clientv3.MemberListResponse {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		r, err := c.MemberList(ctx)
+		if err == nil && len(r.Members) == n && !slices.ContainsFunc(r.Members, func(m *pb.Member) bool { return m.Name == "" }) {
+			return r
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%d members: %v, %v", n, r, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (w *world) hide(text, name string) { w.hidden = append(w.hidden, hidden{text, "<" + name + ">"}) }
+
+// hideID hides an id in every form: hexadecimal, decimal, and as protobuf has it.
+func (w *world) hideID(id uint64, name string) {
+	w.hide(fmt.Sprintf("%016x", id), name)
+	w.hide(fmt.Sprintf("%x", id), name)
+	w.hide(fmt.Sprint(id), name)
+	w.hide(string(binary.AppendUvarint(nil, id)), name)
+}
+
+// varies are times, terms and places in the log, which no two clusters share.
+var varies = []*regexp.Regexp{
+	regexp.MustCompile(`()[\x08-\x7f]\x08<(?:CLUSTER|MEMBER|LEASE)`), // a length before an id, in protobuf
+	regexp.MustCompile(`(took[ =":]+)[0-9.]+(?:ns|µs|ms|s)`),
+	regexp.MustCompile(`("(?:raft_term|raftTerm|raftIndex|raftAppliedIndex|dbSize|dbSizeInUse|RaftTerm|RaftIndex|RaftAppliedIndex|DBSize|DBSizeInUse)"\s*:\s*)[0-9]+`),
+}
+
+// mask replaces what differs between equal clusters.
+func (w *world) mask(s string) string {
+	for _, h := range w.hidden {
+		s = strings.ReplaceAll(s, h.text, h.name)
+	}
+	for _, v := range varies {
+		s = v.ReplaceAllString(s, "${1}<VARIES>")
+	}
+	return s
+}
+
+// expand fills in $LEASE1, $MEMBER0, $ENDPOINT0, $ENDPOINTS and $DIR.
+func (w *world) expand(s string) string {
+	return os.Expand(s, func(name string) string {
+		kind := strings.TrimRight(name, "0123456789")
+		n, _ := strconv.Atoi(name[len(kind):])
+		switch {
+		case kind == "LEASE" && n >= 1 && n <= len(w.leases):
+			return fmt.Sprintf("%x", int64(w.leases[n-1]))
+		case kind == "MEMBER" && n < len(w.members):
+			return fmt.Sprintf("%x", w.members[n])
+		case kind == "ENDPOINT" && n < len(w.endpoints):
+			return w.endpoints[n]
+		case name == "ENDPOINTS":
+			return strings.Join(w.endpoints, ",")
+		case name == "DIR":
+			return w.dir
+		}
+		return "$" + name
+	})
+}
+
+// execute returns stdout and exit code, masked.
+func (w *world) execute(t *testing.T, program string, line listLine) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var args []string
+	for _, a := range line.args {
+		args = append(args, w.expand(a))
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append([]string{"HOME=" + w.dir, "PATH=" + os.Getenv("PATH")}, w.env...)
+	for _, e := range line.env {
+		cmd.Env = append(cmd.Env, w.expand(e))
+	}
+	cmd.Dir = w.dir
+	cmd.Stdin = strings.NewReader(w.expand(line.stdin))
+	out := &watched{text: line.until, seen: make(chan struct{})}
+	cmd.Stdout = out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line.until != "" {
+		select {
+		case <-out.seen:
+			_ = cmd.Process.Signal(syscall.SIGINT) // it may have ended by itself
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s: no %q from %s: %q", line.text, line.until, filepath.Base(program), out.b.String())
+			cancel()
+		}
+	}
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%s: %v", line.text, err)
+	}
+	w.learnLeases(t)
+	code := strconv.Itoa(cmd.ProcessState.ExitCode())
+	if s, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+		code = s.Signal().String()
+	}
+	return w.mask(fmt.Sprintf("exit %s: %s", code, out.b.String()))
+}
+
+// watched tells when a text has come.
+type watched struct {
+	b    bytes.Buffer
+	text string
+	seen chan struct{}
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	had := w.text != "" && bytes.Contains(w.b.Bytes(), []byte(w.text))
+	w.b.Write(p)
+	if !had && w.text != "" && bytes.Contains(w.b.Bytes(), []byte(w.text)) {
+		close(w.seen)
+	}
+	return len(p), nil
+}
+
+// learnLeases gives leases that are new their names.
+func (w *world) learnLeases(t *testing.T) {
+	t.Helper()
+	r, err := w.admin.Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range r.Leases {
+		if !slices.Contains(w.leases, l.ID) {
+			w.leases = append(w.leases, l.ID)
+			w.hideID(uint64(l.ID), fmt.Sprintf("LEASE%d", len(w.leases)))
+		}
+	}
+}
+
+// state is everything a command line can have changed: keys, leases, users and roles.
+func (w *world) state(t *testing.T) string {
+	t.Helper()
+	ctx := t.Context()
+	var b strings.Builder
+	get, err := w.admin.Get(ctx, "", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := (*pb.RangeResponse)(get).GetHeader()
+	fmt.Fprintf(&b, "revision %d\n", header.GetRevision())
+	for _, kv := range get.Kvs {
+		fmt.Fprintf(&b, "%q=%q %d %d %d lease %x\n", kv.GetKey(), kv.GetValue(), kv.GetCreateRevision(), kv.GetModRevision(), kv.GetVersion(), kv.GetLease())
+	}
+	leases, err := w.admin.Leases(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&b, "%d leases\n", len(leases.Leases))
+	users, err := w.admin.UserList(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range users.Users {
+		r, err := w.admin.UserGet(ctx, u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "user %s has %q\n", u, r.Roles)
+	}
+	roles, err := w.admin.RoleList(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range roles.Roles {
+		r, err := w.admin.RoleGet(ctx, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "role %s may %q\n", name, fmt.Sprint(r.Perm))
+	}
+	return w.mask(b.String())
+}
+
+func tlsConfig(t *testing.T, ca, cert, key string) *tls.Config {
+	t.Helper()
+	c, err := transport.TLSInfo{TrustedCAFile: ca, CertFile: cert, KeyFile: key}.ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

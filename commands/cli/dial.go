@@ -119,6 +119,10 @@ func ClientConfig(ctx context.Context, s *config.Settings, askPassword func(stri
 		}
 		cfg.Username, cfg.Password = user, pw
 	}
+	if s.Audit != "" {
+		a := newAuditor(s, endpoints, cfg.Username)
+		cfg.DialOptions = append(cfg.DialOptions, grpc.WithChainUnaryInterceptor(a.unary), grpc.WithChainStreamInterceptor(a.stream))
+	}
 	if s.ReadOnly {
 		cfg.DialOptions = append(cfg.DialOptions,
 			grpc.WithChainUnaryInterceptor(readOnlyUnary), grpc.WithChainStreamInterceptor(readOnlyStream))

@@ -41,6 +41,8 @@ type Settings struct {
 	AuthToken      string
 
 	ReadOnly bool
+	// Audit is the file that gets a line for every write, or "syslog"; "": none does.
+	Audit string
 	// KeyPrefix stands before every key: commands see what is under it alone.
 	KeyPrefix string
 	// WriteOutAsked says that WriteOut comes from a flag: a command that does not
@@ -77,7 +79,7 @@ const (
 )
 
 // ours are the settings that etcdctl does not have.
-var ours = []string{"read-only", "key-prefix", "context", "config", "encryption-config"}
+var ours = []string{"read-only", "audit", "key-prefix", "context", "config", "encryption-config"}
 
 // Define adds the flags to set. With dropIn only etcdctl's own flags exist and
 // only ETCDCTL_ variables count.
@@ -112,6 +114,7 @@ func Define(set *pflag.FlagSet, dropIn bool, getenv func(string) string) *Flags 
 	set.String("discovery-srv-name", "", "service name to query when using DNS discovery")
 	if !dropIn {
 		set.Bool("read-only", false, "refuse every request that would change the cluster")
+		set.String("audit", "", "append a line of JSON for every request that can change the cluster to this file, or \"syslog\"; keys and names, never values")
 		set.String("key-prefix", "", "work below this prefix alone: keys are given and shown without it")
 		set.String("context", "", "name of the context in the configuration file to use")
 		set.String("config", "", "configuration file (default: etcdctl-plus/config.yaml in the user's configuration folder)")
@@ -220,6 +223,7 @@ func (f *Flags) load(ctx string, m map[string]any) (*Settings, error) {
 		Password:              v.GetString("password"),
 		AuthToken:             v.GetString("auth-jwt-token"),
 		ReadOnly:              g.flag("read-only"),
+		Audit:                 v.GetString("audit"),
 		KeyPrefix:             v.GetString("key-prefix"),
 		Context:               ctx,
 		EndpointsFrom:         from["endpoints"],
@@ -233,7 +237,8 @@ func (f *Flags) load(ctx string, m map[string]any) (*Settings, error) {
 		}
 	}
 	if f.dropIn {
-		// The variable can only be meant for this program, whatever its name.
+		// These variables can only be meant for this program, whatever its name.
+		s.Audit = f.getenv("ETCDCTL_PLUS_AUDIT")
 		s.ReadOnly = g.parse("read-only", f.getenv("ETCDCTL_PLUS_READ_ONLY"))
 	}
 	if f.getenv(SandboxVariable) == SandboxReadOnly {

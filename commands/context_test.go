@@ -210,11 +210,11 @@ func TestContextDetect(t *testing.T) {
 			if r.code != 0 || !strings.Contains(r.stderr, "saved as context here in ") {
 				t.Fatalf("save: %d, %s", r.code, r.stderr)
 			}
-			ok(t, env, "put", "/registry/a", "from "+h.kind, "--context", "here")
-			if got := ok(t, env, "get", "/registry/a", "--context", "here"); !strings.Contains(got, "from "+h.kind) {
+			ok(t, env, "put", "app/a", "from "+h.kind, "--context", "here")
+			if got := ok(t, env, "get", "app/a", "--context", "here"); !strings.Contains(got, "from "+h.kind) {
 				t.Errorf("get: %q", got)
 			}
-			if got := ok(t, env, "get", "/registry/a", "--db", got["data-dir"], "--db-copy"); !strings.Contains(got, "from "+h.kind) {
+			if got := ok(t, env, "get", "app/a", "--db", got["data-dir"], "--db-copy"); !strings.Contains(got, "from "+h.kind) {
 				t.Errorf("get --db: %q", got)
 			}
 			// It is there now, and is not replaced without being told.
@@ -222,7 +222,7 @@ func TestContextDetect(t *testing.T) {
 				t.Errorf("save again: %d, %s", r.code, r.stderr)
 			}
 			ok(t, env, "context", "detect", "--root", h.root, "--save", "HERE", "--force", "--use")
-			ok(t, env, "get", "/registry/a")
+			ok(t, env, "get", "app/a")
 			if got := ok(t, env, "context", "list", "-w", "jsonpath={.contexts[*].name} {.current}"); strings.TrimSpace(got) != "here here" {
 				t.Errorf("list: %q", got)
 			}
@@ -261,13 +261,13 @@ func TestContextDetectKine(t *testing.T) {
 	}
 	// What the note says.
 	expect(t, env, []expectation{
-		{"put /registry/a 1", 0, "OK"},
-		{"get /registry/a", 0, "1"},
-		{"inspect keys", 0, "/registry/a"},
+		{"put app/a 1", 0, "OK"},
+		{"get app/a", 0, "1"},
+		{"inspect keys", 0, "app/a"},
 		{"inspect usage", 0, "total"},
 		{"registry ls", 0, ""},
-		{"del /registry/a", cli.Failure, "Kine"},
-		{"inspect history /registry/a", cli.Failure, "Kine"},
+		{"del app/a", cli.Failure, "Kine"},
+		{"inspect history app/a", cli.Failure, "Kine"},
 		{"inspect leases", cli.Failure, "Kine"},
 		{"snapshot save " + filepath.Join(t.TempDir(), "s.db"), cli.Failure, "Kine"},
 		{"inspect keys --db " + dir + "/db/state.db", cli.Usage, "not an etcd database"},

@@ -15,6 +15,7 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/help"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/inspect"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/kv"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/lease"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/registry"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/sandbox"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/snapshot"
@@ -68,7 +69,7 @@ func NewRoot(env *cli.Env) *cobra.Command {
 		root.SetVersionTemplate("{{.Name}} version: {{.Version}}\n")
 	}
 	if env.Personality != cli.Etcdutl {
-		add(root, groupData, "Keys and values:", kv.Commands(env)...)
+		add(root, groupData, "Keys and values:", append(kv.Commands(env), lease.New(env))...)
 	}
 	if env.Personality == cli.Etcdutl {
 		add(root, groupFiles, "A file in hand:", snapshot.New(env), snapshot.NewHashKV(env))

@@ -136,9 +136,9 @@ func TestKine(t *testing.T) {
 	kine := server.Binary(t, "kine")
 	listen := fmt.Sprintf("127.0.0.1:%d", server.Ports(t, 1)[0])
 	server.Run(t, kine, listen, "--listen-address", "tcp://"+listen, "--metrics-bind-address", "0", "--endpoint", "sqlite://"+t.TempDir()+"/state.db")
-	env := map[string]string{"ETCDCTL_ENDPOINTS": listen}
+	env := map[string]string{"ETCDCTL_ENDPOINTS": listen, "XDG_STATE_HOME": t.TempDir()}
 	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop"}}`
-	if r := run(t, env, "put", "/registry/pods/shop/web", pod); r.code != 0 {
+	if r := run(t, env, "put", "/registry/pods/shop/web", pod, "--kubernetes"); r.code != 0 {
 		t.Fatal(r.stderr)
 	}
 	expect(t, env, []expectation{

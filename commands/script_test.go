@@ -52,6 +52,7 @@ func (r removing) Run() int {
 //	truth NAME          copy one file of the corpus's truth here
 //	etcd [FILE [VAR]]   start an etcd, empty ("") or from a file; sets ETCDCTL_ENDPOINTS, or VAR
 //	seed KEY=VALUE…     put keys; a value such as 10B stands for that many bytes
+//	many N              put many/000 and so on
 //	pty CMD ARG…        run on a terminal of 80 columns; output in stdout
 //	hexfile FILE HEX…   write bytes
 //	crlf IN OUT         copy as a terminal would, every LF as CR LF
@@ -72,7 +73,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"corpus": cmdCorpus, "truth": cmdTruth, "etcd": cmdEtcd, "seed": cmdSeed, "pty": cmdPTY, "hexfile": cmdHexfile, "crlf": cmdCRLF, "packed": cmdPacked, "truncate": cmdTruncate, "fill": cmdFill, "patch": cmdPatch, "mode": cmdMode,
+			"corpus": cmdCorpus, "truth": cmdTruth, "etcd": cmdEtcd, "seed": cmdSeed, "many": cmdMany, "pty": cmdPTY, "hexfile": cmdHexfile, "crlf": cmdCRLF, "packed": cmdPacked, "truncate": cmdTruncate, "fill": cmdFill, "patch": cmdPatch, "mode": cmdMode,
 		},
 	})
 }
@@ -151,6 +152,16 @@ func cmdSeed(ts *testscript.TestScript, _ bool, args []string) {
 		cancel()
 		must(ts, err)
 	}
+}
+
+func cmdMany(ts *testscript.TestScript, neg bool, args []string) {
+	n, err := strconv.Atoi(args[0])
+	must(ts, err)
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf("many/%03d=%d", i, i))
+	}
+	cmdSeed(ts, neg, all)
 }
 
 // unquote reads Go escapes such as \x1b.

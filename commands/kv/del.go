@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -19,6 +20,10 @@ type delOptions struct {
 	keys    keyArgs
 	isRange bool
 	prevKV  bool
+	guard   cli.Guard
+	owned   writeGuard
+	chunked bool
+	chunk   int
 }
 
 func newDelCmd(env *cli.Env) *cobra.Command {
@@ -38,17 +43,43 @@ other writers while it runs.`,
 		},
 	}
 	f := c.Flags()
+	o.define(f)
+	if !env.DropIn() {
+		c.Long += delOwnHelp
+		o.guard.Define(f)
+		o.owned.define(f)
+		f.BoolVar(&o.chunked, "chunked", false, "delete a range in many small transactions, which lets other writers in between; not atomic")
+		f.IntVar(&o.chunk, "chunk-size", 1000, "with --chunked: keys a transaction")
+	}
+	return c
+}
+
+const delOwnHelp = `
+
+Of a range the keys are counted first. More than 100 keys, or all there are, want an
+answer on a terminal or --yes. What is deleted is what was counted: if one of the keys
+changed meanwhile, or another came, nothing is, and the exit code is 40. --dry-run shows
+the keys.
+
+Server cost: the count streams the keys, as get --keys-only does. Deleting a million
+keys in one transaction lets no other write in for 3 s; --chunked for some milliseconds at
+a time.`
+
+// define adds etcdctl's flags.
+func (o *delOptions) define(f *pflag.FlagSet) {
 	f.BoolVar(&o.keys.prefix, "prefix", false, "delete keys with matching prefix")
 	f.BoolVar(&o.prevKV, "prev-kv", false, "return deleted key-value pairs")
 	f.BoolVar(&o.keys.fromKey, "from-key", false, "delete keys that are greater than or equal to the given key using byte compare")
 	f.BoolVar(&o.isRange, "range", false, "delete range of keys")
-	return c
 }
 
 func (o *delOptions) run(ctx context.Context) error {
 	p, err := reply.New(o.env, reply.Fields|reply.Protobuf)
 	if err != nil {
 		return err
+	}
+	if !o.env.DropIn() {
+		return o.guarded(ctx, p)
 	}
 	if o.keys.explicitEnd && !o.isRange {
 		if err := o.pause(ctx); err != nil {
@@ -59,11 +90,28 @@ func (o *delOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return o.direct(ctx, p, client)
+}
+
+// direct is etcd's own request, as it is.
+func (o *delOptions) direct(ctx context.Context, p *reply.Printer, client *clientv3.Client) error {
 	ctx, cancel, err := o.env.CommandContext(ctx)
 	if err != nil {
 		return err
 	}
 	defer cancel()
+	r, err := client.Delete(ctx, string(o.keys.rng.Key), o.ops()...)
+	if err != nil {
+		return o.failed(noLeader(ctx, o.env, client, err))
+	}
+	return printDel(p, (*pb.DeleteRangeResponse)(r))
+}
+
+func (o *delOptions) failed(err error) error {
+	return cli.UnknownOutcome(fmt.Errorf("delete %s: %w", &o.keys, err), "count what is left with `get --count-only`")
+}
+
+func (o *delOptions) ops() []clientv3.OpOption {
 	var ops []clientv3.OpOption
 	if o.keys.rng.End != nil {
 		ops = append(ops, clientv3.WithRange(string(o.keys.rng.End)))
@@ -71,12 +119,7 @@ func (o *delOptions) run(ctx context.Context) error {
 	if o.prevKV {
 		ops = append(ops, clientv3.WithPrevKV())
 	}
-	r, err := client.Delete(ctx, string(o.keys.rng.Key), ops...)
-	if err != nil {
-		err = noLeader(ctx, o.env, client, err)
-		return cli.UnknownOutcome(fmt.Errorf("delete %s: %w", &o.keys, err), "count what is left with `get --count-only`")
-	}
-	return o.print(p, (*pb.DeleteRangeResponse)(r))
+	return ops
 }
 
 // pause gives etcdctl's two seconds to think before a range without --range.
@@ -104,22 +147,28 @@ func (v delView) Table() output.Table {
 	}
 }
 
-func (o *delOptions) print(p *reply.Printer, r *pb.DeleteRangeResponse) error {
+func newDelView(r *pb.DeleteRangeResponse) delView {
 	v := delView{Deleted: r.GetDeleted(), Revision: r.GetHeader().GetRevision()}
 	for _, kv := range r.GetPrevKvs() {
 		v.Previous = append(v.Previous, newRecordView(reply.Record(kv), false))
 	}
+	return v
+}
+
+func printDel(p *reply.Printer, r *pb.DeleteRangeResponse) error {
 	return p.Print(reply.Answer{
-		Header: r.GetHeader(), Message: r, View: v,
+		Header: r.GetHeader(), Message: r, View: newDelView(r),
 		Simple: func(b []byte) []byte { return appendDeleted(b, r, p.Hex) },
-		Fields: func(b []byte) []byte {
-			b = fmt.Appendf(b, "\"Deleted\" : %d\n", r.GetDeleted())
-			for _, kv := range r.GetPrevKvs() {
-				b = reply.AppendFields(b, "Prev", reply.Record(kv), p.Hex)
-			}
-			return b
-		},
+		Fields: func(b []byte) []byte { return appendDeletedFields(b, r, p.Hex) },
 	})
+}
+
+func appendDeletedFields(b []byte, r *pb.DeleteRangeResponse, hexed bool) []byte {
+	b = fmt.Appendf(b, "\"Deleted\" : %d\n", r.GetDeleted())
+	for _, kv := range r.GetPrevKvs() {
+		b = reply.AppendFields(b, "Prev", reply.Record(kv), hexed)
+	}
+	return b
 }
 
 func appendDeleted(b []byte, r *pb.DeleteRangeResponse, hexed bool) []byte {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -66,6 +67,21 @@ A key that does not exist ends with exit code 4 (as etcdctl: 0).`,
 		},
 	}
 	f := c.Flags()
+	o.define(f)
+	if !env.DropIn() {
+		f.BoolVar(&o.serverCount, "server-count", false, "with --count-only: let the server count at once, which holds up its writes, 0.2 s for a million keys")
+		f.BoolVar(&o.decode, "decode", false, "show Kubernetes values decoded, as JSON")
+		o.source.Define(f)
+		o.decoder.Define(env, f)
+	}
+	for name, values := range map[string][]string{"consistency": {"l", "s"}, "order": {"ASCEND", "DESCEND"}, "sort-by": {"CREATE", "KEY", "MODIFY", "VALUE", "VERSION"}} {
+		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
+	}
+	return c
+}
+
+// define adds etcdctl's flags.
+func (o *getOptions) define(f *pflag.FlagSet) {
 	f.StringVar(&o.consistency, "consistency", "l", "Linearizable(l) or Serializable(s)")
 	f.StringVar(&o.order, "order", "", "Order of results; ASCEND or DESCEND (ASCEND by default)")
 	f.StringVar(&o.sortBy, "sort-by", "", "Sort target; CREATE, KEY, MODIFY, VALUE, or VERSION")
@@ -81,16 +97,6 @@ A key that does not exist ends with exit code 4 (as etcdctl: 0).`,
 	f.Int64Var(&o.minMod, "min-mod-rev", 0, "Minimum modification revision")
 	f.Int64Var(&o.maxMod, "max-mod-rev", 0, "Maximum modification revision")
 	f.BoolVar(&o.stream, "stream", false, "Use the RangeStream RPC where the server has it (large ranges do so by themselves)")
-	if !env.DropIn() {
-		f.BoolVar(&o.serverCount, "server-count", false, "with --count-only: let the server count at once, which holds up its writes, 0.2 s for a million keys")
-		f.BoolVar(&o.decode, "decode", false, "show Kubernetes values decoded, as JSON")
-		o.source.Define(f)
-		o.decoder.Define(env, f)
-	}
-	for name, values := range map[string][]string{"consistency": {"l", "s"}, "order": {"ASCEND", "DESCEND"}, "sort-by": {"CREATE", "KEY", "MODIFY", "VALUE", "VERSION"}} {
-		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
-	}
-	return c
 }
 
 func (o *getOptions) complete(args []string) error {
@@ -100,25 +106,30 @@ func (o *getOptions) complete(args []string) error {
 	if err := o.keys.complete("get", args); err != nil {
 		return err
 	}
-	if o.keysOnly && o.countOnly {
-		return cli.Usagef("`--keys-only` and `--count-only` cannot be set at the same time, choose one")
+	if !o.decode {
+		if err := o.decoder.Unused("--decode"); err != nil {
+			return err
+		}
 	}
 	if o.serverCount && (!o.countOnly || o.source.DB != "") {
 		return cli.Usagef("--server-count goes with --count-only of a cluster")
+	}
+	if err := o.source.Check(); err != nil {
+		return err
+	}
+	return o.check()
+}
+
+// check looks at everything but the keys.
+func (o *getOptions) check() error {
+	if o.keysOnly && o.countOnly {
+		return cli.Usagef("`--keys-only` and `--count-only` cannot be set at the same time, choose one")
 	}
 	if o.consistency != "l" && o.consistency != "s" {
 		return &cli.Error{Code: cli.Usage, Err: fmt.Errorf("unknown consistency flag %q", o.consistency), DropIn: 4}
 	}
 	if (o.limit < 0 || o.rev < 0) && !o.env.DropIn() {
 		return &cli.Error{Code: cli.Usage, Err: errors.New("--limit and --rev cannot be negative"), DropIn: 1}
-	}
-	if !o.decode {
-		if err := o.decoder.Unused("--decode"); err != nil {
-			return err
-		}
-	}
-	if err := o.source.Check(); err != nil {
-		return err
 	}
 	o.rev, o.limit = max(o.rev, 0), max(o.limit, 0) // as etcdctl and the server take it
 	orders := map[string]clientv3.SortOrder{"": clientv3.SortNone, "ASCEND": clientv3.SortAscend, "DESCEND": clientv3.SortDescend}

@@ -13,12 +13,12 @@ import (
 
 // Commands returns the commands of this package.
 func Commands(env *cli.Env) []*cobra.Command {
-	return []*cobra.Command{newGetCmd(env), newPutCmd(env), newDelCmd(env), newWatchCmd(env)}
+	return []*cobra.Command{newGetCmd(env), newPutCmd(env), newDelCmd(env), newTxnCmd(env), newWatchCmd(env), newCompactionCmd(env)}
 }
 
 // noLeader says so when a request failed for want of a leader; as etcdctl, err as it is.
 func noLeader(ctx context.Context, env *cli.Env, client *clientv3.Client, err error) error {
-	if env.DropIn() {
+	if env.DropIn() || err == nil {
 		return err
 	}
 	return live.NoLeader(ctx, client, err)

@@ -3,9 +3,12 @@ package kv
 import (
 	"context"
 	"fmt"
+	"os"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -21,6 +24,8 @@ type putOptions struct {
 	lease                    int64
 	prevKV                   bool
 	ignoreValue, ignoreLease bool
+	valueFile                string
+	guard                    writeGuard
 }
 
 func newPutCmd(env *cli.Env) *cobra.Command {
@@ -45,11 +50,20 @@ for byte. A value that begins with '-' would be read as a flag; put -- before it
 		},
 	}
 	f := c.Flags()
+	o.define(f)
+	if !env.DropIn() {
+		f.StringVar(&o.valueFile, "value-file", "", "read the value from this file, byte for byte")
+		o.guard.define(f)
+	}
+	return c
+}
+
+// define adds etcdctl's flags.
+func (o *putOptions) define(f *pflag.FlagSet) {
 	f.StringVar(&o.leaseText, "lease", "0", "lease ID (in hexadecimal) to attach to the key")
 	f.BoolVar(&o.prevKV, "prev-kv", false, "return the previous key-value pair before modification")
 	f.BoolVar(&o.ignoreValue, "ignore-value", false, "updates the key using its current value")
 	f.BoolVar(&o.ignoreLease, "ignore-lease", false, "updates the key using its current lease")
-	return c
 }
 
 func (o *putOptions) complete(args []string) error {
@@ -60,16 +74,23 @@ func (o *putOptions) complete(args []string) error {
 		return &cli.Error{Code: cli.Usage, Err: fmt.Errorf("the key is empty; etcd has no empty key"), DropIn: 1}
 	case o.ignoreValue && len(args) > 1:
 		return cli.Usagef("put command needs only 1 argument when 'ignore-value' is set")
+	case o.valueFile != "" && (len(args) > 1 || o.ignoreValue):
+		return cli.Usagef("--value-file takes the place of a value, and excludes --ignore-value")
 	case len(args) > 2 && !o.env.DropIn(): // etcdctl ignores what is too many
 		return cli.Usagef("put takes one key and one value; there are %d arguments (quote a value with spaces)", len(args))
 	}
 	o.key = args[0]
-	var err error
-	if o.lease, err = strconv.ParseInt(o.leaseText, 16, 64); err != nil {
-		return cli.Usagef("bad lease ID %q, expecting ID in Hex", o.leaseText)
+	if err := o.parseLease(); err != nil {
+		return err
 	}
 	switch {
 	case o.ignoreValue:
+	case o.valueFile != "":
+		b, err := os.ReadFile(o.valueFile)
+		if err != nil {
+			return fmt.Errorf("read the value: %w", err)
+		}
+		o.value = string(b)
 	case len(args) >= 2:
 		o.value = args[1]
 	default:
@@ -82,6 +103,19 @@ func (o *putOptions) complete(args []string) error {
 	return nil
 }
 
+func (o *putOptions) parseLease() error {
+	if o.leaseText == "" || strings.HasPrefix(o.leaseText, "-") && o.env.DropIn() { // as etcdctl reads it
+		var err error
+		if o.lease, err = strconv.ParseInt(o.leaseText, 16, 64); err != nil {
+			return cli.Usagef("bad lease ID %q, expecting ID in Hex", o.leaseText)
+		}
+		return nil
+	}
+	id, err := cli.ParseID(o.env, "lease", o.leaseText)
+	o.lease = int64(id)
+	return err
+}
+
 func (o *putOptions) run(ctx context.Context) error {
 	p, err := reply.New(o.env, reply.Fields|reply.Protobuf)
 	if err != nil {
@@ -91,17 +125,34 @@ func (o *putOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r, err := o.put(ctx, client)
+	if err != nil {
+		return cli.UnknownOutcome(fmt.Errorf("put %q: %w", o.key, err), fmt.Sprintf("look with `get %q -w json` before you put again", o.key))
+	}
+	return printPut(p, r)
+}
+
+func (o *putOptions) put(ctx context.Context, client *clientv3.Client) (*pb.PutResponse, error) {
+	owned, err := o.guard.owned(o.env, []written{{key: o.key}})
+	if err != nil {
+		return nil, err
+	}
+	if len(owned) > 0 {
+		r, err := o.guard.commit(ctx, o.env, client, &txn{then: []clientv3.Op{clientv3.OpPut(o.key, o.value, o.ops()...)}})
+		if err != nil {
+			return nil, err
+		}
+		put := r.Responses[0].GetResponsePut()
+		put.Header = r.Header
+		return put, nil
+	}
 	ctx, cancel, err := o.env.CommandContext(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer cancel()
 	r, err := client.Put(ctx, o.key, o.value, o.ops()...)
-	if err != nil {
-		err = noLeader(ctx, o.env, client, err)
-		return cli.UnknownOutcome(fmt.Errorf("put %q: %w", o.key, err), fmt.Sprintf("look with `get %q -w json` before you put again", o.key))
-	}
-	return o.print(p, (*pb.PutResponse)(r))
+	return (*pb.PutResponse)(r), noLeader(ctx, o.env, client, err)
 }
 
 func (o *putOptions) ops() []clientv3.OpOption {
@@ -130,27 +181,34 @@ func (v putView) Table() output.Table {
 	return output.Table{Columns: []output.Column{{Name: "REVISION", Right: true}}, Rows: [][]string{{fmt.Sprint(v.Revision)}}}
 }
 
-func (o *putOptions) print(p *reply.Printer, r *pb.PutResponse) error {
+func newPutView(r *pb.PutResponse) putView {
 	v := putView{Revision: r.GetHeader().GetRevision()}
-	kv := r.GetPrevKv()
-	if kv != nil {
+	if kv := r.GetPrevKv(); kv != nil {
 		prev := newRecordView(reply.Record(kv), false)
 		v.Previous = &prev
 	}
+	return v
+}
+
+func printPut(p *reply.Printer, r *pb.PutResponse) error {
 	return p.Print(reply.Answer{
-		Header: r.GetHeader(), Message: r, View: v,
-		Simple: func(b []byte) []byte {
-			b = append(b, "OK\n"...)
-			if kv != nil {
-				b = reply.AppendRecord(b, kv.GetKey(), kv.GetValue(), p.Hex, false)
-			}
-			return b
-		},
-		Fields: func(b []byte) []byte {
-			if kv != nil {
-				b = reply.AppendFields(b, "Prev", reply.Record(kv), p.Hex)
-			}
-			return b
-		},
+		Header: r.GetHeader(), Message: r, View: newPutView(r),
+		Simple: func(b []byte) []byte { return appendPut(b, r, p.Hex) },
+		Fields: func(b []byte) []byte { return appendPutFields(b, r, p.Hex) },
 	})
+}
+
+func appendPut(b []byte, r *pb.PutResponse, hexed bool) []byte {
+	b = append(b, "OK\n"...)
+	if kv := r.GetPrevKv(); kv != nil {
+		b = reply.AppendRecord(b, kv.GetKey(), kv.GetValue(), hexed, false)
+	}
+	return b
+}
+
+func appendPutFields(b []byte, r *pb.PutResponse, hexed bool) []byte {
+	if kv := r.GetPrevKv(); kv != nil {
+		b = reply.AppendFields(b, "Prev", reply.Record(kv), hexed)
+	}
+	return b
 }

@@ -8,9 +8,9 @@ import (
 // names are the ids in etcd's JSON.
 var names = map[string]bool{"cluster_id": true, "member_id": true, "memberID": true, "ID": true, "id": true, "leader": true, "lease": true}
 
-// appendIDs copies a JSON document that encoding/json wrote; numbers under the names
+// quoteIDs copies a JSON document that encoding/json wrote; numbers under the names
 // of ids become strings, hexadecimal ones with hexed. Everything else stays as it is.
-func appendIDs(dst, src []byte, hexed bool) []byte {
+func quoteIDs(src []byte, hexed bool) (dst []byte) {
 	for len(src) > 0 {
 		i := bytes.IndexByte(src, '"')
 		if i < 0 {

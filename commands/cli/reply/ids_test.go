@@ -39,10 +39,10 @@ func TestIDs(t *testing.T) {
 		{`{"ID":`, `{"ID":`, `{"ID":`},
 		{`{"ID"`, `{"ID"`, `{"ID"`},
 	} {
-		if got := string(appendIDs(nil, []byte(c.in), false)); got != c.decimal {
+		if got := string(quoteIDs([]byte(c.in), false)); got != c.decimal {
 			t.Errorf("%s\ngot  %s\nwant %s", c.in, got, c.decimal)
 		}
-		if got := string(appendIDs(nil, []byte(c.in), true)); got != c.hexed {
+		if got := string(quoteIDs([]byte(c.in), true)); got != c.hexed {
 			t.Errorf("hex of %s\ngot  %s\nwant %s", c.in, got, c.hexed)
 		}
 	}

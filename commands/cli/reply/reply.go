@@ -163,9 +163,9 @@ func (p *Printer) JSON(a Answer) ([]byte, error) {
 func (p *Printer) IDs(b []byte, hexJSON bool) []byte {
 	switch {
 	case p.Hex && (hexJSON || !p.env.DropIn()):
-		return appendIDs(nil, b, true)
+		return quoteIDs(b, true)
 	case !p.env.DropIn():
-		return appendIDs(nil, b, false)
+		return quoteIDs(b, false)
 	}
 	return b
 }

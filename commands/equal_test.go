@@ -361,7 +361,21 @@ func (w *world) execute(t *testing.T, program string, line listLine) string {
 		cmd.Env = append(cmd.Env, w.expand(e))
 	}
 	cmd.Dir = w.dir
-	cmd.Stdin = strings.NewReader(w.expand(line.stdin))
+	in := w.expand(line.stdin)
+	if line.until == "" {
+		cmd.Stdin = strings.NewReader(in)
+	} else { // it stays open
+		r, held, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		defer held.Close()
+		if _, err := held.WriteString(in); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stdin = r
+	}
 	out := &watched{text: line.until, seen: make(chan struct{})}
 	cmd.Stdout = out
 	if err := cmd.Start(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -128,6 +129,9 @@ func (v view) Table() output.Table {
 	return output.Table{Columns: []output.Column{{Name: "ENDPOINT"}, {Name: "PID", Right: true}}, Rows: [][]string{{v.Endpoint, fmt.Sprint(v.PID)}}}
 }
 
+// killDelay is how long a child may take to end when it is told to.
+const killDelay = 5 * time.Second
+
 // exec runs the command in the foreground and passes its exit code through.
 func (o *sandboxOptions) exec(ctx context.Context, endpoint string) error {
 	cmd := exec.CommandContext(ctx, o.cmd[0], o.cmd[1:]...)
@@ -145,30 +149,13 @@ func (o *sandboxOptions) exec(ctx context.Context, endpoint string) error {
 		}
 	}
 	cmd.Env = append(withoutConnection(os.Environ()), "ETCDCTL_ENDPOINTS="+endpoint, config.SandboxVariable+"="+mode)
-	cmd.Cancel = func() error { return cmd.Process.Signal(interrupt) }
+	cmd.Cancel = func() error { return cmd.Process.Signal(cli.Terminate) }
 	cmd.WaitDelay = killDelay
 	err := cmd.Run()
-	var exit *exec.ExitError
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
-	case errors.As(err, &exit):
-		return &cli.ExitError{Code: childCode(exit)}
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
-		return o.notRun(127, err)
-	case errors.Is(err, os.ErrPermission):
-		return o.notRun(126, err)
-	case err != nil:
-		return fmt.Errorf("run %s: %w", o.cmd[0], err)
 	}
-	return nil
-}
-
-// notRun tells why the command did not start and ends with the code a shell has
-// for it.
-func (o *sandboxOptions) notRun(code int, err error) error {
-	fmt.Fprintf(o.env.Stderr, "Error: run %s: %v\n", output.CleanLine(o.cmd[0]), err)
-	return &cli.ExitError{Code: code}
+	return cli.ChildEnded(o.env, o.cmd[0], err)
 }
 
 // withoutConnection takes away the settings of the real cluster: what runs in a

@@ -42,14 +42,21 @@ type under struct {
 func (u *under) base() Source { return u.Source }
 
 // full translates a range of keys.
-func (u *under) full(key, end []byte) (fullKey, fullEnd []byte) {
-	fullKey = append(bytes.Clone(u.prefix), key...)
+func (u *under) full(key, end []byte) (fullKey, fullEnd []byte) { return Within(u.prefix, key, end) }
+
+// Within translates a range of keys that are given without a prefix. With an empty prefix
+// it is the range itself.
+func Within(prefix, key, end []byte) (fullKey, fullEnd []byte) {
+	if len(prefix) == 0 {
+		return key, end
+	}
+	fullKey = append(bytes.Clone(prefix), key...)
 	switch {
 	case len(end) == 0:
 	case len(end) == 1 && end[0] == 0:
-		fullEnd = PrefixEnd(u.prefix)
+		fullEnd = PrefixEnd(prefix)
 	default:
-		fullEnd = append(bytes.Clone(u.prefix), end...)
+		fullEnd = append(bytes.Clone(prefix), end...)
 	}
 	return fullKey, fullEnd
 }

@@ -194,6 +194,7 @@ const (
 	groupData    = "data"
 	groupFiles   = "files"
 	groupInspect = "inspect"
+	groupCluster = "cluster"
 	groupBackup  = "backup"
 	groupMore    = "more"
 )

@@ -12,6 +12,7 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/config"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/context"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/endpoint"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/help"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/inspect"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/kv"
@@ -75,6 +76,9 @@ func NewRoot(env *cli.Env) *cobra.Command {
 		add(root, groupFiles, "A file in hand:", snapshot.New(env), snapshot.NewHashKV(env))
 	} else {
 		add(root, groupFiles, "A file in hand:", snapshot.New(env))
+	}
+	if env.Personality != cli.Etcdutl {
+		add(root, groupCluster, "The cluster and its members:", endpoint.New(env))
 	}
 	if !env.DropIn() {
 		add(root, groupInspect, "Look inside, live or in a file:", registry.New(env), inspect.New(env))

@@ -39,7 +39,7 @@ var layers = map[string]int{
 	"backup/store":     0, // where backups are kept; knows nothing of what is in them
 	"backup/retention": 0, // which are kept; pure
 
-	"inspect":     4, // analyses over a source
+	"inspect":     4, // analyses over a source; inspect/cluster looks at members
 	"backup":      4, // backup/restore verifies with backup before it restores
 	"watchtail":   4,
 	"output":      4,
@@ -63,7 +63,7 @@ var owners = map[string][]string{
 	"charm.land/lipgloss/v2":              {"output", "commands/cli"},
 	"go.etcd.io/etcd/server/v3":           {"inspect/sandbox", "backup/restore"}, // a data folder's log and raft snapshot are etcd's to write
 	"go.etcd.io/raft/v3":                  {"backup/restore"},
-	"github.com/dustin/go-humanize":       {"commands/snapshot"}, // sizes as etcdutl writes them
+	"github.com/dustin/go-humanize":       {"commands/snapshot", "commands/endpoint"}, // sizes as etcdutl and etcdctl write them
 	"go.etcd.io/etcd/etcdutl/v3":          {"inspect/sandbox"},
 	"go.etcd.io/bbolt":                    {"inspect/sandbox", "backup", "cmd/bench-peers"}, // it writes, and trusts its files
 	"k8s.io/api":                          {"registry/schema/gen", "cmd/bench-peers"},

@@ -190,6 +190,66 @@ func (e *Env) Client(ctx context.Context) (*clientv3.Client, error) {
 	return e.client, nil
 }
 
+// ClientOf dials one endpoint with the settings in force. Whoever asks closes the client.
+// It may be called from several goroutines, once Login has been.
+func (e *Env) ClientOf(ctx context.Context, endpoint string) (*clientv3.Client, error) {
+	s, err := e.Settings()
+	if err != nil {
+		return nil, err
+	}
+	one := *s
+	one.Endpoints, one.DiscoverySRV, one.EndpointsFrom = []string{endpoint}, "", "argument"
+	return Dial(ctx, &one, e.AskPassword)
+}
+
+// Login asks for a password that is missing, once for all clients to come.
+func (e *Env) Login() error {
+	s, err := e.Settings()
+	if err != nil || s.User == "" || s.Password != "" || s.AuthToken != "" || strings.Contains(s.User, ":") {
+		return err
+	}
+	s.Password, err = e.AskPassword(s.User)
+	return err
+}
+
+// Endpoints are those of the settings, those that an SRV record names, or, with cluster,
+// the client addresses that the cluster's member list has.
+func (e *Env) Endpoints(ctx context.Context, cluster bool) ([]string, error) {
+	s, err := e.Settings()
+	if err != nil {
+		return nil, err
+	}
+	if err := e.Login(); err != nil {
+		return nil, err
+	}
+	if !cluster {
+		return endpoints(s)
+	}
+	members, err := e.Members(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("failed to fetch endpoints from etcd cluster member list: %w", err)
+	}
+	var all []string
+	for _, m := range members.Members {
+		all = append(all, m.ClientURLs...)
+	}
+	return all, nil
+}
+
+// Members asks the cluster for its members.
+func (e *Env) Members(ctx context.Context) (*clientv3.MemberListResponse, error) {
+	client, err := e.Client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel, err := e.CommandContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	return client.MemberList(ctx)
+}
+
 // AskPassword asks on the terminal. Without one it is an error that says so.
 func (e *Env) AskPassword(user string) (string, error) {
 	f, ok := e.Stdin.(*os.File)

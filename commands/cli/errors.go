@@ -246,6 +246,9 @@ func isPathError(err error) bool {
 // noLeaderHint says what still works without a quorum.
 const noLeaderHint = "reads still work with --consistency s, by what the member itself has, which may be behind; or read a copy of a member's data folder with --db"
 
+// errLearner is what a learner answers to most requests.
+var errLearner = rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner)
+
 // partOfAPI is what to think of a server that lacks a call.
 const partOfAPI = "this server does not have that call: it may be older than the command needs, or not etcd (Kine and others speak part of the API)"
 
@@ -285,7 +288,7 @@ func describeServer(d *Error) {
 			d.Code, d.Hint = Unavailable, noLeaderHint
 		case errors.Is(etcd, rpctypes.ErrLeaderChanged):
 			d.Code, d.Hint = Unavailable, "the leader changed meanwhile: try again"
-		case errors.Is(etcd, rpctypes.ErrGRPCNotSupportedForLearner):
+		case errors.Is(etcd, errLearner):
 			d.Code, d.Hint = Unavailable, "a learner answers only serializable reads: ask a voting member"
 		}
 		return

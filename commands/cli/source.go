@@ -182,13 +182,7 @@ func (e *Env) under(src keyspace.Source) (keyspace.Source, error) {
 // Member opens one member as a source: what it says is its own word, not the
 // cluster's.
 func (s *SourceFlags) Member(ctx context.Context, env *Env, endpoint string) (keyspace.Source, error) {
-	set, err := env.Settings()
-	if err != nil {
-		return nil, err
-	}
-	one := *set
-	one.Endpoints, one.DiscoverySRV, one.EndpointsFrom = []string{endpoint}, "", "argument"
-	client, err := Dial(ctx, &one, env.AskPassword)
+	client, err := env.ClientOf(ctx, endpoint)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ package reply
 
 import (
 	"encoding/json"
+	"regexp"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/proto"
@@ -24,6 +25,7 @@ const (
 	Fields Form = 1 << iota
 	Protobuf
 	Boxes // -w table as etcdctl draws it; under our own name every answer with a Table has one
+	Lines // fields without a header: the answer is of several endpoints
 )
 
 // Printer prints answers.
@@ -41,7 +43,7 @@ func New(env *cli.Env, forms Form) (*Printer, error) {
 		return nil, err
 	}
 	formats := []output.Format{output.Simple}
-	if forms&Fields != 0 {
+	if forms&(Fields|Lines) != 0 {
 		formats = append(formats, output.Fields)
 	}
 	formats = append(formats, output.JSON)
@@ -94,7 +96,9 @@ func (p *Printer) Print(a Answer) error {
 	case output.Simple:
 		b = a.Simple(nil)
 	case output.Fields:
-		b = AppendHeader(nil, a.Header, p.Hex)
+		if a.Header != nil || a.Message != nil {
+			b = AppendHeader(nil, a.Header, p.Hex)
+		}
 		if a.Fields != nil {
 			b = a.Fields(b)
 		}
@@ -139,6 +143,13 @@ func (p *Printer) own(a Answer) error {
 	}
 	return p.Printer.Print(json.RawMessage(b[:len(b)-1]))
 }
+
+// Reason is an error in a cell: without gRPC's own words, on one line.
+func Reason(err error) string {
+	return output.CleanLine(grpcWords.ReplaceAllString(err.Error(), ""))
+}
+
+var grpcWords = regexp.MustCompile(`rpc error: code = \w+ desc = `)
 
 // tabled is a view that only has a table.
 type tabled func() output.Table

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -189,6 +190,8 @@ type world struct {
 	env       []string
 	dir       string
 	admin     *clientv3.Client
+	root      *clientv3.Client // nil until it is needed
+	tls       *tls.Config
 	hidden    []hidden
 	leases    []clientv3.LeaseID
 	members   []uint64
@@ -234,7 +237,7 @@ func newTLSWorld(t *testing.T, version string) *world {
 	t.Cleanup(func() { c.Close() })
 	awaitMembers(t, c, 1)
 	w := worldOf(t, []*server.Process{p}, c)
-	w.endpoints = []string{"https://" + p.Endpoint}
+	w.endpoints, w.tls = []string{"https://" + p.Endpoint}, conf
 	w.env = []string{"ETCDCTL_ENDPOINTS=" + w.endpoints[0], "ETCDCTL_CACERT=" + at("ca.crt"), "ETCDCTL_CERT=" + at("client.crt"), "ETCDCTL_KEY=" + at("client.key")}
 	return w
 }
@@ -319,6 +322,7 @@ var varies = []*regexp.Regexp{
 	regexp.MustCompile(`()\b[0-9]+\.[0-9]+(?:µs|ms|s)\b`),
 	regexp.MustCompile(`()[0-9.]+ k?B[, │]+[0-9.]+ k?B[, │]+[0-9]+%`),                              // sizes of a status
 	regexp.MustCompile(`((?:true|false)[, │]+(?:true|false)[, │]+)[0-9]+[, │]+[0-9]+[, │]+[0-9]+`), // term and places in the log
+	regexp.MustCompile(`(<MEMBER[0-9]>(?:\x18[^ ]{1,3})? )[\x02-\x0f]`),                            // the term, in protobuf
 	regexp.MustCompile(`(took[ =":]+)[0-9.]+(?:ns|µs|ms|s)`),
 	regexp.MustCompile(`("(?:raft_term|raftTerm|raftIndex|raftAppliedIndex|dbSize|dbSizeInUse|RaftTerm|RaftIndex|RaftAppliedIndex|DBSize|DBSizeInUse)"\s*:\s*)[0-9]+`),
 }
@@ -434,10 +438,33 @@ func (w *watched) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// client is admin or, when a command line has enabled authentication, root.
+func (w *world) client(t *testing.T) *clientv3.Client {
+	t.Helper()
+	if w.admin.Username != "" {
+		return w.admin
+	}
+	// A server before 3.7 does not even tell the status without a user.
+	st, err := w.admin.AuthStatus(t.Context())
+	if err != nil && !errors.Is(err, rpctypes.ErrUserEmpty) {
+		t.Fatal(err)
+	}
+	if err == nil && !st.Enabled {
+		return w.admin
+	}
+	if w.root == nil {
+		if w.root, err = clientv3.New(clientv3.Config{Endpoints: w.admin.Endpoints(), TLS: w.tls, Username: "root", Password: "rootpw", Logger: zap.NewNop()}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { w.root.Close() })
+	}
+	return w.root
+}
+
 // learnLeases gives leases that are new their names.
 func (w *world) learnLeases(t *testing.T) {
 	t.Helper()
-	r, err := w.admin.Leases(t.Context())
+	r, err := w.client(t).Leases(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -453,8 +480,9 @@ func (w *world) learnLeases(t *testing.T) {
 func (w *world) state(t *testing.T) string {
 	t.Helper()
 	ctx := t.Context()
+	c := w.client(t)
 	var b strings.Builder
-	get, err := w.admin.Get(ctx, "", clientv3.WithPrefix())
+	get, err := c.Get(ctx, "", clientv3.WithPrefix())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -463,28 +491,28 @@ func (w *world) state(t *testing.T) string {
 	for _, kv := range get.Kvs {
 		fmt.Fprintf(&b, "%q=%q %d %d %d lease %x\n", kv.GetKey(), kv.GetValue(), kv.GetCreateRevision(), kv.GetModRevision(), kv.GetVersion(), kv.GetLease())
 	}
-	leases, err := w.admin.Leases(ctx)
+	leases, err := c.Leases(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(&b, "%d leases\n", len(leases.Leases))
-	users, err := w.admin.UserList(ctx)
+	users, err := c.UserList(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, u := range users.Users {
-		r, err := w.admin.UserGet(ctx, u)
+		r, err := c.UserGet(ctx, u)
 		if err != nil {
 			t.Fatal(err)
 		}
 		fmt.Fprintf(&b, "user %s has %q\n", u, r.Roles)
 	}
-	roles, err := w.admin.RoleList(ctx)
+	roles, err := c.RoleList(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range roles.Roles {
-		r, err := w.admin.RoleGet(ctx, name)
+		r, err := c.RoleGet(ctx, name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -195,6 +195,7 @@ const (
 	groupFiles   = "files"
 	groupInspect = "inspect"
 	groupCluster = "cluster"
+	groupAuth    = "auth"
 	groupBackup  = "backup"
 	groupMore    = "more"
 )

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/etcdctl-plus/etcdctl-plus/commands/auth"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/backup"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/config"
@@ -79,6 +80,7 @@ func NewRoot(env *cli.Env) *cobra.Command {
 	}
 	if env.Personality != cli.Etcdutl {
 		add(root, groupCluster, "The cluster and its members:", endpoint.New(env))
+		add(root, groupAuth, "Users and what they may:", auth.Commands(env)...)
 	}
 	if !env.DropIn() {
 		add(root, groupInspect, "Look inside, live or in a file:", registry.New(env), inspect.New(env))

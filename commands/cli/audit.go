@@ -10,6 +10,7 @@ import (
 	"os/user"
 	"path"
 	"strconv"
+	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -100,7 +101,7 @@ func (a *auditor) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cl
 func (a *auditor) write(w io.Writer, method string, req, reply any, failed error) error {
 	l := a.line
 	l.Time = time.Now()
-	l.Request = path.Base(path.Dir(method)) + "/" + path.Base(method)
+	l.Request = strings.TrimPrefix(path.Ext(path.Dir(method)), ".") + "/" + path.Base(method)
 	l.Targets, l.More = targets(req)
 	l.Outcome = "ok"
 	if failed != nil {

@@ -27,6 +27,10 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/config"
 )
 
+// badConnection is etcdctl's exit code when no client can be made, as when logging in
+// fails.
+const badConnection = 2
+
 // Dial connects with the given settings and waits, at most the dial timeout,
 // until one endpoint answers. When none does, the error says for each why.
 // It leaves s as it was.
@@ -39,10 +43,12 @@ func Dial(ctx context.Context, s *config.Settings, askPassword func(user string)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && cfg.Username != "" {
 		// With a user, New logs in, and the server's password check takes its time.
 		return nil, &Error{Code: Timeout, Err: fmt.Errorf("log in at %s: no answer within %s", strings.Join(cfg.Endpoints, ", "), s.DialTimeout),
-			Hint: "a busy server can take longer to check a password: --dial-timeout allows for it; or log in once and use --auth-jwt-token", Endpoint: strings.Join(cfg.Endpoints, ",")}
+			Hint: "a busy server can take longer to check a password: --dial-timeout allows for it; or log in once and use --auth-jwt-token", Endpoint: strings.Join(cfg.Endpoints, ","), DropIn: badConnection}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", strings.Join(cfg.Endpoints, ", "), err)
+		d := *Describe(fmt.Errorf("connect to %s: %w", strings.Join(cfg.Endpoints, ", "), err))
+		d.DropIn = badConnection
+		return nil, &d
 	}
 	if err := waitReady(ctx, c, s.DialTimeout); err != nil {
 		_ = c.Close() // the dial error is what counts

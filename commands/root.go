@@ -18,6 +18,7 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/inspect"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/kv"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/lease"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/mirror"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/registry"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/sandbox"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/snapshot"
@@ -79,7 +80,7 @@ func NewRoot(env *cli.Env) *cobra.Command {
 		add(root, groupFiles, "A file in hand:", snapshot.New(env))
 	}
 	if env.Personality != cli.Etcdutl {
-		add(root, groupCluster, "The cluster and its members:", endpoint.New(env))
+		add(root, groupCluster, "The cluster and its members:", endpoint.New(env), mirror.New(env))
 		add(root, groupAuth, "Users and what they may:", auth.Commands(env)...)
 	}
 	if !env.DropIn() {

@@ -13,6 +13,7 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/config"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/context"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/datadir"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/endpoint"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/help"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/inspect"
@@ -75,9 +76,12 @@ func NewRoot(env *cli.Env) *cobra.Command {
 		add(root, groupData, "Keys and values:", append(kv.Commands(env), lease.New(env))...)
 	}
 	if env.Personality == cli.Etcdutl {
-		add(root, groupFiles, "A file in hand:", snapshot.New(env), snapshot.NewHashKV(env))
+		add(root, groupFiles, "A file in hand:", snapshot.New(env), snapshot.NewHashKV(env), datadir.NewDefrag(env), datadir.NewMigrate(env))
 	} else {
 		add(root, groupFiles, "A file in hand:", snapshot.New(env))
+	}
+	if env.Personality == cli.Own {
+		add(root, groupFiles, "A file in hand:", datadir.NewMigrate(env))
 	}
 	if env.Personality != cli.Etcdutl {
 		add(root, groupCluster, "The cluster and its members:", endpoint.New(env), mirror.New(env))
@@ -115,7 +119,9 @@ func globalFlags(set *pflag.FlagSet, env *cli.Env) *config.Flags {
 }
 
 func add(root *cobra.Command, group, title string, cmds ...*cobra.Command) {
-	root.AddGroup(&cobra.Group{ID: group, Title: title})
+	if !root.ContainsGroup(group) {
+		root.AddGroup(&cobra.Group{ID: group, Title: title})
+	}
 	for _, c := range cmds {
 		c.GroupID = group
 		root.AddCommand(c)

@@ -126,11 +126,11 @@ func (o *restoreOptions) complete(c *cobra.Command) error {
 		o.AcceptFindings, o.MissingLeases = o.SkipChecksum, restore.Keep
 	}
 	o.Report = func(f backup.Finding) {
-		what := "damage"
+		tell := o.env.Damage
 		if f.Warning {
-			what = "warning"
+			tell = o.env.Warn
 		}
-		fmt.Fprintf(o.env.Stderr, "%s: %s\n", what, output.CleanLine(f.String()))
+		tell("%s", f.String())
 	}
 	switch {
 	case (o.BumpRevision > 0) != o.MarkCompacted && !o.Kubernetes:

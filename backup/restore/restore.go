@@ -201,7 +201,14 @@ type FindingsError struct {
 }
 
 func (e *FindingsError) Error() string {
-	return fmt.Sprintf("%s is damaged (%d findings); nothing was written", e.Report.File, e.Report.Damage)
+	return fmt.Sprintf("%s is damaged (%s); nothing was written", e.Report.File, findings(e.Report.Damage))
+}
+
+func findings(n int) string {
+	if n == 1 {
+		return "1 finding"
+	}
+	return fmt.Sprintf("%d findings", n)
 }
 
 // Unwrap makes errors.Is(err, keyspace.ErrCorrupt) true.

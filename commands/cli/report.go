@@ -36,6 +36,15 @@ func (e *Env) Report(d *Error) {
 	}
 }
 
+// Count writes a number with its noun, and what else depends on whether it is one:
+// Count(n, "backup is", "backups are").
+func Count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
 // message leaves gRPC's own words out: the class says the same.
 func message(d *Error) string { return grpcWords.ReplaceAllString(d.Error(), "") }
 

@@ -238,7 +238,7 @@ func nextSteps(p *restore.Plan, kubernetes bool) []string {
 		say("authentication is enabled, with the users of the snapshot")
 	}
 	if p.Alarms > 0 {
-		say("%d alarms were raised in the snapshot: look at them, and disarm them, or etcd may refuse writes", p.Alarms)
+		say("%s raised in the snapshot: look at them, and disarm them, or etcd may refuse writes", cli.Count(p.Alarms, "alarm was", "alarms were"))
 	}
 	if kubernetes {
 		say("start kube-apiserver on every control plane host: its cache is filled anew, and watches from before are told that their revision is gone")

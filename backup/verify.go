@@ -395,7 +395,7 @@ func (v *verification) checksum(ctx context.Context) error {
 	var wrong *dbfile.ChecksumError
 	switch {
 	case errors.As(err, &wrong):
-		v.say(LevelSeal, "the SHA-256 of its pages is %x, the trailer says %x: it changed after it was saved", wrong.Got, wrong.Want)
+		v.say(LevelSeal, "%s", wrongChecksum(wrong))
 		o := v.o.File
 		o.IgnoreChecksum, o.Damaged = true, v.src.Damaged()
 		src, err := dbfile.Open(ctx, v.path, o)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -141,6 +142,13 @@ const (
 	groupMore    = "more"
 )
 
+// elsewhere are commands of the programs under whose names we run: who asks for one that we
+// do not have is told so.
+var elsewhere = map[string][]string{
+	"etcdctl": {"alarm", "auth", "check", "defrag", "downgrade", "elect", "endpoint", "lock", "make-mirror", "member", "move-leader", "role", "user"},
+	"etcdutl": {"defrag", "migrate"},
+}
+
 func wrongCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return c.Help()
@@ -149,6 +157,10 @@ func wrongCommand(c *cobra.Command, args []string) error {
 	c.SuggestionsMinimumDistance = 2
 	if s := c.SuggestionsFor(args[0]); len(s) > 0 {
 		msg += "; did you mean " + strings.Join(s, " or ") + "?"
+	}
+	if slices.Contains(elsewhere[c.CommandPath()], args[0]) {
+		return cli.WithHint(&cli.Error{Code: cli.Usage, Err: fmt.Errorf("this program does not have %s %s", c.CommandPath(), args[0]), DropIn: 1},
+			fmt.Sprintf("use the real %s for it; `%s --help` lists what there is", c.CommandPath(), c.CommandPath()))
 	}
 	err := cli.Usagef("%s", msg)
 	return cli.WithHint(&cli.Error{Code: cli.Usage, Err: err, DropIn: 1}, fmt.Sprintf("`%s --help` lists the commands", c.CommandPath()))

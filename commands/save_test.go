@@ -645,3 +645,43 @@ func TestExtractDiskFull(t *testing.T) {
 		ok(t, nil, "snapshot", "extract", db, "/registry/", "--to", filepath.Join(dir, to))
 	}
 }
+
+// What was restored is on the disk before the folder has its name, and the name after.
+func TestRestoreSynced(t *testing.T) {
+	t.Parallel()
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skip("strace is not installed")
+	}
+	dir := t.TempDir()
+	db := filepath.Join(t.TempDir(), "snapshot.db")
+	if err := corpus.Unpack("snapshot.db.gz", db); err != nil {
+		t.Fatal(err)
+	}
+	trace := filepath.Join(t.TempDir(), "trace")
+	cmd := exec.Command(strace, "-f", "-y", "-o", trace, "-e", "trace=fsync,fdatasync,rename,renameat,renameat2", ours(t, "etcdctl-plus"), "snapshot", "restore", db, "--data-dir", filepath.Join(dir, "new"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		if strings.Contains(string(out), "ptrace") {
+			t.Skipf("nothing can be traced here: %s", out)
+		}
+		t.Fatalf("%v\n%s", err, out)
+	}
+	b, err := os.ReadFile(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := regexp.QuoteMeta(dir) + `/\.new\.etcdctl-plus-[^/>"]*/data`
+	placed := regexp.MustCompile(`rename.*"` + work + `",.*/new"`).FindIndex(b)
+	if placed == nil {
+		t.Fatalf("the folder got its name in no step\n%s", b)
+	}
+	before, after := b[:placed[0]], b[placed[1]:]
+	for _, name := range []string{`/member/snap/db`, `/member/snap`, `/member/wal/[0-9a-f]{16}-[0-9a-f]{16}\.wal`, `/member/wal`, `/member`, ``} {
+		if !regexp.MustCompile(`sync\(\d+<` + work + name + `>`).Match(before) {
+			t.Errorf("%q was not synced before the folder got its name\n%s", name, b)
+		}
+	}
+	if !regexp.MustCompile(`fsync\(\d+<` + regexp.QuoteMeta(dir) + `>`).Match(after) {
+		t.Errorf("the name was not synced\n%s", b)
+	}
+}

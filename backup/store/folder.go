@@ -40,6 +40,13 @@ func openFolder(where string, o Options) (*folder, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, &Error{Op: "open", Store: where, Kind: ErrConfig, Err: errText("no such folder")}
 	case err != nil:
+		if i, serr := os.Stat(where); serr == nil && !i.IsDir() {
+			return nil, &Error{Op: "open", Store: where, Kind: ErrConfig, Err: errText("it is no folder")}
+		}
+		var path *fs.PathError
+		if errors.As(err, &path) {
+			err = path.Err // the path is in the message already
+		}
 		return nil, &Error{Op: "open", Store: where, Err: err}
 	}
 	return &folder{root: root, path: where, swept: map[string]bool{}}, nil

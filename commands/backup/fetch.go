@@ -52,12 +52,12 @@ func (o *fetchOptions) run(ctx context.Context, ref, file string) error {
 	if o.asIs {
 		return o.damaged(ctx, p, ref, file)
 	}
-	path, err := o.store.Locate(ctx, ref)
+	path, name, err := o.store.Locate(ctx, ref)
 	if err != nil {
 		return err
 	}
 	if err := backup.Unpack(ctx, path, file, fo); err != nil {
-		return err
+		return cli.Named(err, path, name)
 	}
 	e, err := o.store.listing.Find(ref)
 	if err != nil {

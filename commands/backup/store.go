@@ -82,21 +82,21 @@ func (s *storeFlags) list(ctx context.Context) (*backup.Listing, error) {
 }
 
 // Locate fetches a backup into a private file, which goes with env.
-func (s *storeFlags) Locate(ctx context.Context, ref string) (string, error) {
+func (s *storeFlags) Locate(ctx context.Context, ref string) (path, name string, err error) {
 	l, err := s.list(ctx)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	e, err := l.Find(ref)
 	if err != nil {
-		return "", notFound(err)
+		return "", "", notFound(err)
 	}
-	path, err := s.repo.FetchFile(ctx, e, s.dir)
+	path, err = s.repo.FetchFile(ctx, e, s.dir)
 	if err != nil {
-		return "", withOlder(err, l, e)
+		return "", "", withOlder(err, l, e)
 	}
 	s.env.OnClose(func() error { return os.Remove(path) })
-	return path, nil
+	return path, "backup " + e.ID(), nil
 }
 
 // tellOdd warns of what lies in the repository and is no whole backup. cluster is the only

@@ -366,11 +366,13 @@ func (c *File) write() (*File, error) {
 // spellNulls writes nulls out that stand in a flow map, {hex}: the encoder would make empty
 // strings of them.
 func spellNulls(n *yaml.Node, flow bool) {
-	if flow && n.Kind == yaml.ScalarNode && n.Tag == "!!null" && n.Value == "" {
-		n.Value = "null"
-	}
-	for _, x := range n.Content {
-		spellNulls(x, flow || n.Style&yaml.FlowStyle != 0)
+	flow = flow || n.Style&yaml.FlowStyle != 0
+	for i, x := range n.Content {
+		spellNulls(x, flow)
+		isName := n.Kind == yaml.MappingNode && i%2 == 0
+		if flow && !isName && x.Kind == yaml.ScalarNode && x.Tag == "!!null" && x.Value == "" {
+			x.Value = "null"
+		}
 	}
 }
 

@@ -154,21 +154,23 @@ func (o *restoreOptions) run(ctx context.Context) error {
 	if o.File, err = o.file.options(o.env); err != nil {
 		return err
 	}
+	name := o.path
 	if o.locator != nil {
-		if o.path, err = o.locator.Locate(ctx, o.path); err != nil {
+		if o.path, name, err = o.locator.Locate(ctx, o.path); err != nil {
 			return err
 		}
 	}
 	plan, err := restore.Prepare(ctx, o.path, o.Options)
 	if err != nil {
-		return restoreError(err)
+		return restoreError(cli.Named(err, o.path, name))
 	}
 	o.env.OnClose(plan.Close)
 	if !o.dryRun {
 		if err := plan.Run(ctx); err != nil {
-			return restoreError(err)
+			return restoreError(cli.Named(err, o.path, name))
 		}
 	}
+	plan.Snapshot, plan.Verified.File = name, name
 	if o.env.DropIn() {
 		return nil // etcdutl says nothing on stdout
 	}

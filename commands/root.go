@@ -60,6 +60,9 @@ func NewRoot(env *cli.Env) *cobra.Command {
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if args := c.Flags().Args(); !c.HasParent() && len(args) > 0 {
+			return wrongCommand(c, args) // its flags are unknown because it is
+		}
 		return cli.WithHint(&cli.Error{Code: cli.Usage, Err: err, DropIn: 1}, "`"+c.CommandPath()+" --help` lists the flags")
 	})
 	env.Flags = globalFlags(root.PersistentFlags(), env)

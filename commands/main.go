@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,18 +19,26 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/pipeline"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
+	"github.com/etcdctl-plus/etcdctl-plus/supervise"
 )
 
 // Main runs the program under the name args[0] and returns its exit code. A
 // signal that ended the work is raised again, so that a shell loop stops at
 // Ctrl-C; then Main does not return.
 func Main(args []string) int {
+	if supervise.IsGuard(args) {
+		return supervise.Guard()
+	}
 	name := strings.TrimSuffix(filepath.Base(args[0]), ".exe")
 	env := cli.SystemEnv(name)
 	ctx, caught, stop := withSignals(context.Background())
 	code := Run(ctx, env, args[1:])
 	stop()
-	if sig := caught(); sig != nil {
+	sig := caught()
+	if own, taken := env.TakenSignals(); taken {
+		sig = own
+	}
+	if sig != nil {
 		raise(sig)
 	}
 	if code == brokenPipe {
@@ -47,12 +56,15 @@ type signalError struct{ os.Signal }
 
 func (s signalError) Error() string { return "stopped by signal: " + s.String() }
 
-// withSignals ends ctx at the first INT, TERM or HUP. Further
+// withSignals ends ctx at the first INT, TERM or HUP that is not ignored, as nohup and
+// scripts have it for what they start in the background. Further
 // signals of the same kind then act as the system has it: a second Ctrl-C kills.
 func withSignals(parent context.Context) (ctx context.Context, caught func() os.Signal, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	ch := make(chan os.Signal, 1)
-	signal.Notify(ch, endSignals...)
+	if ends := slices.DeleteFunc(slices.Clone(endSignals), signal.Ignored); len(ends) > 0 {
+		signal.Notify(ch, ends...)
+	}
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -108,10 +120,11 @@ func finish(ctx context.Context, env *cli.Env, err error) int {
 	if err == nil {
 		return 0
 	}
+	_, taken := env.TakenSignals()
 	switch {
 	case errors.Is(err, cli.ErrBrokenPipe):
 		return brokenPipe
-	case isSignal(ctx):
+	case isSignal(ctx) && !taken:
 		return 1 // the signal is raised again and decides
 	}
 	var child *cli.ExitError
@@ -191,13 +204,14 @@ func jsonErrors(env *cli.Env) bool {
 
 // group ids of the command list.
 const (
-	groupData    = "data"
-	groupFiles   = "files"
-	groupInspect = "inspect"
-	groupCluster = "cluster"
-	groupAuth    = "auth"
-	groupBackup  = "backup"
-	groupMore    = "more"
+	groupData        = "data"
+	groupFiles       = "files"
+	groupInspect     = "inspect"
+	groupConcurrency = "concurrency"
+	groupCluster     = "cluster"
+	groupAuth        = "auth"
+	groupBackup      = "backup"
+	groupMore        = "more"
 )
 
 func wrongCommand(c *cobra.Command, args []string) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/inspect"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/kv"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/lease"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/lock"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/registry"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/sandbox"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/snapshot"
@@ -79,6 +80,7 @@ func NewRoot(env *cli.Env) *cobra.Command {
 		add(root, groupFiles, "A file in hand:", snapshot.New(env))
 	}
 	if env.Personality != cli.Etcdutl {
+		add(root, groupConcurrency, "One at a time:", lock.Commands(env)...)
 		add(root, groupCluster, "The cluster and its members:", endpoint.New(env))
 		add(root, groupAuth, "Users and what they may:", auth.Commands(env)...)
 	}

@@ -51,11 +51,6 @@ func Main(args []string) int {
 // shows it.
 const brokenPipe = 141
 
-// signalError is the cause of a context that a signal ended.
-type signalError struct{ os.Signal }
-
-func (s signalError) Error() string { return "stopped by signal: " + s.String() }
-
 // withSignals ends ctx at the first INT, TERM or HUP that is not ignored, as nohup and
 // scripts have it for what they start in the background. Further
 // signals of the same kind then act as the system has it: a second Ctrl-C kills.
@@ -71,12 +66,12 @@ func withSignals(parent context.Context) (ctx context.Context, caught func() os.
 		select {
 		case s := <-ch:
 			signal.Stop(ch)
-			cancel(signalError{s})
+			cancel(&cli.SignalError{Signal: s})
 		case <-done:
 		}
 	}()
 	caught = func() os.Signal {
-		var s signalError
+		var s *cli.SignalError
 		if errors.As(context.Cause(ctx), &s) {
 			return s.Signal
 		}
@@ -143,7 +138,7 @@ func finish(ctx context.Context, env *cli.Env, err error) int {
 }
 
 func isSignal(ctx context.Context) bool {
-	var s signalError
+	var s *cli.SignalError
 	return errors.As(context.Cause(ctx), &s)
 }
 

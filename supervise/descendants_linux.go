@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"strconv"
 
@@ -9,7 +10,10 @@ import (
 )
 
 // process is what the kernel's table says of one.
-type process struct{ pid, parent, group int }
+type process struct {
+	pid, parent, group int
+	start              string // in the kernel's ticks, of equal width
+}
 
 // processes reads the kernel's table of processes; ended ones are left out.
 func processes() []process {
@@ -34,10 +38,10 @@ func processes() []process {
 		}
 		// pid (name) state parent group …; a name may hold anything
 		f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-		if len(f) < 3 || f[0][0] == 'Z' || f[0][0] == 'X' {
+		if len(f) < 20 || f[0][0] == 'Z' || f[0][0] == 'X' {
 			continue
 		}
-		p := process{pid: pid}
+		p := process{pid: pid, start: fmt.Sprintf("%20s", f[19])}
 		if p.parent, err = strconv.Atoi(string(f[1])); err != nil {
 			continue
 		}
@@ -49,34 +53,70 @@ func processes() []process {
 	return all
 }
 
-// family returns the members of a group but its leader, and the descendants of all of
-// these.
-func family(all []process, group int) map[int]bool {
-	in := map[int]bool{}
-	for grown := true; grown; {
-		grown = false
+// family is what belongs to a group: pid → when it started, so that a number which another
+// process has got meanwhile is not taken for it.
+type family map[int]string
+
+// add adds the members of a group but its leader, and the descendants of all of these.
+func (f family) add(group int) (grown bool) {
+	all := processes()
+	for more := true; more; {
+		more = false
 		for _, p := range all {
-			if !in[p.pid] && p.pid != group && (p.group == group || in[p.parent]) {
-				in[p.pid], grown = true, true
+			if _, in := f[p.pid]; in || p.pid == group {
+				continue
+			}
+			if start, of := f[p.parent]; p.group == group || of && start <= p.start {
+				f[p.pid], more, grown = p.start, true, true
 			}
 		}
 	}
-	return in
+	return grown
 }
 
-// killDescendants kills the members of a group but its leader and their descendants,
-// until none is left. A process that has given up its parents, as daemons do, is not found.
-func killDescendants(group int) {
+// alive returns those that still run.
+func (f family) alive() (pids []int) {
+	for _, p := range processes() {
+		if f[p.pid] == p.start {
+			pids = append(pids, p.pid)
+		}
+	}
+	return pids
+}
+
+// familyOf returns what belongs to a group now. A process that has given up its parents, as
+// daemons do, is not found.
+func familyOf(group int) family {
+	f := family{}
+	f.add(group)
+	return f
+}
+
+// signal sends to those that still run, but not to the group itself.
+func (f family) signal(group int, s unix.Signal) {
+	for _, p := range processes() {
+		if f[p.pid] == p.start && p.group != group {
+			_ = unix.Kill(p.pid, s) // it may have ended
+		}
+	}
+}
+
+// kill kills a group but its leader, and what belongs to it, until none is left.
+func (f family) kill(group int) {
 	for range 10 {
-		in := family(processes(), group)
-		if len(in) == 0 {
+		f.add(group)
+		pids := f.alive()
+		if len(pids) == 0 {
 			return
 		}
-		for pid := range in {
+		for _, pid := range pids {
 			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
 		}
 	}
 }
 
-// groupEmpty tells whether nobody but the leader is in a group.
-func groupEmpty(group int) bool { return len(family(processes(), group)) == 0 }
+// empty tells whether nobody but the leader is in a group, nor belongs to it.
+func (f family) empty(group int) bool {
+	f.add(group)
+	return len(f.alive()) == 0
+}

@@ -2,8 +2,16 @@
 
 package supervise
 
-// killDescendants knows of no descendants outside the group here.
-func killDescendants(int) {}
+import "golang.org/x/sys/unix"
 
-// groupEmpty cannot tell here, and says no.
-func groupEmpty(int) bool { return false }
+// family is what belongs to a process group. Here nobody tells.
+type family struct{}
+
+func familyOf(int) family { return family{} }
+
+func (family) signal(int, unix.Signal) {}
+
+func (family) kill(int) {}
+
+// empty cannot be told, and is not.
+func (family) empty(int) bool { return false }

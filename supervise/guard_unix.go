@@ -62,7 +62,7 @@ func Guard() int {
 		select {
 		case m, open := <-moments:
 			if !open {
-				killGroup(group)
+				killGroup(group, familyOf(group))
 			}
 			if m == dismissed {
 				return 0
@@ -70,7 +70,7 @@ func Guard() int {
 			until = m
 		case <-t.C:
 			if until != 0 && Now() >= until {
-				killGroup(group)
+				killGroup(group, familyOf(group))
 			}
 		}
 	}
@@ -82,10 +82,9 @@ var spared = []os.Signal{
 	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE, syscall.SIGALRM,
 }
 
-// killGroup kills a group and, where they can be found, the descendants of its members
-// that have groups of their own.
-func killGroup(group int) {
-	killDescendants(group)
+// killGroup kills a group and what belongs to it.
+func killGroup(group int, f family) {
+	f.kill(group)
 	_ = unix.Kill(-group, unix.SIGKILL) // nobody is left in it
 }
 

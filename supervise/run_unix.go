@@ -33,6 +33,7 @@ type run struct {
 	group  int
 	lost   error
 	killAt Instant // 0: it is not to be killed
+	family family  // when it was told to end: whose parent has ended is not found later
 	// suspended says that we have asked to be stopped with the command, until SIGCONT, or
 	// until it shows that nobody stops us.
 	suspended <-chan time.Time
@@ -71,7 +72,7 @@ func (h *Hold) Run(c Command, signals <-chan os.Signal) (End, error) {
 	_ = cmd.Process.Release() // it was waited for here
 	if r.lost != nil {
 		r.awaitGroup()
-		killGroup(r.group)
+		killGroup(r.group, r.family)
 	}
 	g.dismiss()
 	end := End{Code: status.ExitStatus(), Lost: r.lost}
@@ -130,7 +131,7 @@ func (r *run) loop(signals <-chan os.Signal, states <-chan syscall.WaitStatus) s
 			}
 		case <-t.C:
 			if r.killAt != 0 && Now() >= r.killAt {
-				killGroup(r.group)
+				killGroup(r.group, r.family)
 			}
 		}
 	}
@@ -146,6 +147,8 @@ func (r *run) end(why error) {
 	}
 	r.lost = why
 	r.killAt = min(Now().Add(r.c.KillAfter), r.h.lastMoment())
+	r.family = familyOf(r.group)
+	r.family.signal(r.group, syscall.SIGTERM)
 	r.signal(syscall.SIGTERM)
 	r.signal(syscall.SIGCONT) // a stopped process would not notice
 	r.c.Warn("%v: the command is told to end", why)
@@ -153,7 +156,7 @@ func (r *run) end(why error) {
 
 // awaitGroup gives what the command has left behind its time to end.
 func (r *run) awaitGroup() {
-	for Now() < r.killAt && !groupEmpty(r.group) {
+	for Now() < r.killAt && !r.family.empty(r.group) {
 		time.Sleep(tick)
 	}
 }

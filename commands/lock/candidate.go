@@ -134,8 +134,7 @@ func (c *candidate) hold(ctx context.Context, env *cli.Env, client *clientv3.Cli
 // interrupted is the end by a signal, which is raised again. etcdctl ends in order at INT
 // and TERM, and with an error when it was waiting.
 func (c *candidate) interrupted(ctx context.Context, env *cli.Env, held bool) error {
-	var s os.Signal
-	if env.DropIn() && errors.As(context.Cause(ctx), &s) && (s == os.Interrupt || s == syscall.SIGTERM) {
+	if env.DropIn() && orderly(ctx) {
 		env.TakeSignals(nil)
 		if held {
 			return nil
@@ -143,6 +142,12 @@ func (c *candidate) interrupted(ctx context.Context, env *cli.Env, held bool) er
 		return fmt.Errorf("%s: interrupted while waiting", c.what)
 	}
 	return context.Cause(ctx)
+}
+
+// orderly tells whether it was INT or TERM that ended ctx.
+func orderly(ctx context.Context) bool {
+	var s *cli.SignalError
+	return errors.As(context.Cause(ctx), &s) && (s.Signal == os.Interrupt || s.Signal == syscall.SIGTERM)
 }
 
 func (c *candidate) acquire(ctx context.Context, env *cli.Env, client *clientv3.Client, name string) (*supervise.Hold, error) {

@@ -2,11 +2,8 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -116,9 +113,8 @@ func (o *electOptions) observe(ctx context.Context) error {
 	}
 	var stream *output.Stream
 	for r, err := range supervise.Leaders(ctx, client, o.name) {
-		var s os.Signal
 		switch {
-		case ctx.Err() != nil && o.env.DropIn() && errors.As(context.Cause(ctx), &s) && (s == os.Interrupt || s == syscall.SIGTERM):
+		case ctx.Err() != nil && o.env.DropIn() && orderly(ctx):
 			o.env.TakeSignals(nil)
 			return nil
 		case ctx.Err() != nil:

@@ -58,7 +58,7 @@ func processes() []process {
 type family map[int]string
 
 // add adds the members of a group but its leader, and the descendants of all of these.
-func (f family) add(group int) (grown bool) {
+func (f family) add(group int) {
 	all := processes()
 	for more := true; more; {
 		more = false
@@ -67,11 +67,10 @@ func (f family) add(group int) (grown bool) {
 				continue
 			}
 			if start, of := f[p.parent]; p.group == group || of && start <= p.start {
-				f[p.pid], more, grown = p.start, true, true
+				f[p.pid], more = p.start, true
 			}
 		}
 	}
-	return grown
 }
 
 // alive returns those that still run.

@@ -89,7 +89,7 @@ func waitFor(pid int) <-chan syscall.WaitStatus {
 		for {
 			var s syscall.WaitStatus
 			_, err := syscall.Wait4(pid, &s, syscall.WUNTRACED, nil)
-			if err == syscall.EINTR { //nolint:errorlint // a bare errno
+			if err == syscall.EINTR {
 				continue
 			}
 			ch <- s

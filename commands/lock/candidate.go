@@ -120,7 +120,7 @@ func (c *candidate) hold(ctx context.Context, env *cli.Env, client *clientv3.Cli
 				err = c.lost(name, h.Why())
 			}
 		}
-		c.release(env, h)
+		_ = c.release(env, h) // that it had been lost already changes nothing now
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -223,7 +223,7 @@ func (c *candidate) run(ctx context.Context, env *cli.Env, name string, h *super
 		defer signal.Stop(signals)
 	}
 	if ctx.Err() != nil { // just before
-		c.release(env, h)
+		_ = c.release(env, h) // nothing ran under it
 		return c.interrupted(ctx, env, true)
 	}
 	env.TakeSignals(nil)

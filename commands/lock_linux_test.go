@@ -118,8 +118,8 @@ func nothingLeft(t *testing.T, c *clientv3.Client, prefix string) {
 	}
 }
 
-// awaitKeys waits until a queue has n keys and returns them, the oldest first.
-func awaitKeys(t *testing.T, c *clientv3.Client, prefix string, n int) []string {
+// awaitQueue waits until a queue has n keys and returns them, the oldest first.
+func awaitQueue(t *testing.T, c *clientv3.Client, prefix string, n int) []string {
 	t.Helper()
 	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		r, err := c.Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
@@ -180,7 +180,7 @@ func TestLockF43HolderStopped(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		next := startWatcher(t, name, endpoint, env, "lock", "f43", "--ttl", "4", "--", "sh", "-c", `echo "next $(date +%s%N)" >>"$FILE"`)
-		awaitKeys(t, c, "f43/", 2)
+		awaitQueue(t, c, "f43/", 2)
 		stopped := time.Now()
 		signalTo(t, w, syscall.SIGSTOP)
 		wantEnd(t, next, 0)
@@ -220,7 +220,7 @@ func TestLockF44HolderKilled(t *testing.T) {
 		} else {
 			t.Logf("%v: dead after %s", verb, took)
 		}
-		awaitKeys(t, c, "f44/", 0) // the lease ends by itself
+		awaitQueue(t, c, "f44/", 0) // the lease ends by itself
 	}
 }
 
@@ -287,7 +287,7 @@ func TestLockF46LostUnderTheCommand(t *testing.T) {
 		w := startWatcher(t, e.program, c.Endpoints()[0], nil, "lock", "f46", "--ttl", "30", "--", "sh", "-c", e.script)
 		w.await(t, "up")
 		begin := time.Now()
-		if err := e.lose(awaitKeys(t, c, "f46/", 1)[0]); err != nil {
+		if err := e.lose(awaitQueue(t, c, "f46/", 1)[0]); err != nil {
 			t.Fatal(err)
 		}
 		if e.script == polite {
@@ -318,7 +318,7 @@ func TestLockLostWithoutCommand(t *testing.T) {
 	} {
 		w := startWatcher(t, e.program, c.Endpoints()[0], nil, e.args...)
 		w.await(t, "lone/")
-		if _, err := c.Revoke(t.Context(), leaseOf(t, awaitKeys(t, c, "lone/", 1)[0])); err != nil {
+		if _, err := c.Revoke(t.Context(), leaseOf(t, awaitQueue(t, c, "lone/", 1)[0])); err != nil {
 			t.Fatal(err)
 		}
 		wantEnd(t, w, e.want)
@@ -389,7 +389,7 @@ func TestLockF48Waiter(t *testing.T) {
 			w = startWatcher(t, e.program, endpoint, nil, e.args...)
 		}
 		if e.how != "" {
-			key := awaitKeys(t, c, "f48/", 2)[1]
+			key := awaitQueue(t, c, "f48/", 2)[1]
 			var err error
 			switch e.how {
 			case "revoke":
@@ -411,7 +411,7 @@ func TestLockF48Waiter(t *testing.T) {
 		if e.program != "real" && len(leases.Leases) != 1 {
 			t.Errorf("%q after %s: %d leases are left beside the holder's", e.args, e.how, len(leases.Leases)-1)
 		}
-		awaitKeys(t, c, "f48/", 1)
+		awaitQueue(t, c, "f48/", 1)
 		signalTo(t, holder, syscall.SIGTERM)
 		wantEnd(t, holder, -15)
 		for _, l := range leases.Leases { // etcdctl's own stay
@@ -464,7 +464,7 @@ func TestLockOrder(t *testing.T) {
 	var waiters []*watcher
 	for i, p := range programs {
 		w := startProgram(t, p, endpoint, []string{"FILE=" + file}, "lock", "order", "--", "sh", "-c", fmt.Sprintf(`echo "%d ${ETCD_LOCK_FENCE:-0} $ETCD_LOCK_REV" >>"$FILE"; sleep 0.1; echo "%d ${ETCD_LOCK_FENCE:-0} $ETCD_LOCK_REV" >>"$FILE"`, i, i))
-		awaitKeys(t, c, "order/", i+2)
+		awaitQueue(t, c, "order/", i+2)
 		waiters = append(waiters, w)
 	}
 	signalTo(t, holder, syscall.SIGINT)
@@ -502,7 +502,7 @@ func TestLockServerRestart(t *testing.T) {
 	fmt.Sscanf(p.Endpoint, "127.0.0.1:%d", &o.ClientPort)
 	fmt.Sscanf(strings.TrimPrefix(p.Peer, "http://"), "127.0.0.1:%d", &o.PeerPort)
 	c := server.Start(t, o).Client(t)
-	awaitKeys(t, c, "restart/", 1)
+	awaitQueue(t, c, "restart/", 1)
 	if _, err := io.WriteString(w.in, "word\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -530,7 +530,7 @@ func TestLockNetwork(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		next := startWatcher(t, "etcdctl-plus", p.Endpoint, env, "lock", "net", "--ttl", "4", "--", "sh", "-c", `echo "next $(date +%s%N)" >>"$FILE"`)
-		awaitKeys(t, c, "net/", 2)
+		awaitQueue(t, c, "net/", 2)
 		cut := time.Now()
 		proxy.Blackhole()
 		wantEnd(t, w, 123)

@@ -130,12 +130,12 @@ func TestLockTerminal(t *testing.T) {
 	cmd := exec.Command(ours(t, "etcdctl-plus"), "lock", "tty", "--", "true")
 	cmd.Env = []string{"ETCDCTL_ENDPOINTS=" + s.Endpoint(), "PATH=/usr/bin:/bin", "TERM=xterm"}
 	p := sitDown(t, cmd)
-	awaitKeys(t, c, "tty/", 2)
+	awaitQueue(t, c, "tty/", 2)
 	p.types(t, "\x03")
 	if code := p.ends(t); code != -int(syscall.SIGINT) {
 		t.Errorf("ended with %d", code)
 	}
-	awaitKeys(t, c, "tty/", 1)
+	awaitQueue(t, c, "tty/", 1)
 }
 
 // In an interactive shell Ctrl-Z gives the terminal back to the shell and fg goes on; after
@@ -193,7 +193,7 @@ func TestLockJobControl(t *testing.T) {
 	p.awaits(t, "up")
 	p.types(t, "\x1a")
 	p.awaits(t, "Stopped")
-	awaitKeys(t, c, "job/", 0)
+	awaitQueue(t, c, "job/", 0)
 	p.types(t, "fg\n")
 	p.awaits(t, "is lost")
 	p.types(t, "echo $((40+5)) $?\n")

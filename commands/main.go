@@ -95,6 +95,9 @@ func withSignals(parent context.Context) (ctx context.Context, caught func() os.
 func Run(ctx context.Context, env *cli.Env, args []string) int {
 	root := NewRoot(env)
 	root.SetArgs(args)
+	if env.Personality != cli.Etcdutl && env.Getenv("ETCDCTL_API") == "2" {
+		env.Warn("ETCDCTL_API=2: the v2 API is gone, v3 is used")
+	}
 	// A database file that is cut short under a running command is an error, not
 	// the end of the process.
 	err := pipeline.Guard(func() error { return root.ExecuteContext(ctx) })
@@ -209,9 +212,21 @@ const (
 	groupMore        = "more"
 )
 
+// v2 are the commands of etcdctl's first API, which old scripts still have, and what does
+// their work now.
+var v2 = map[string]string{
+	"ls": "get PREFIX --prefix --keys-only", "set": "put KEY VALUE", "mk": `txn, with the comparison create("KEY") = "0"`, "update": `txn, with the comparison create("KEY") > "0"`,
+	"mkdir": "nothing, since keys have no folders", "setdir": "nothing, since keys have no folders", "updatedir": "nothing, since keys have no folders",
+	"rm": "del KEY", "rmdir": "del PREFIX --prefix", "exec-watch": "watch KEY -- COMMAND", "cluster-health": "endpoint health --cluster", "import": "put, or make-mirror from another cluster",
+	"backup": "snapshot save FILE",
+}
+
 func wrongCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return c.Help()
+	}
+	if now, ok := v2[args[0]]; ok && !c.HasParent() {
+		return &cli.Error{Code: cli.Usage, Err: fmt.Errorf("%q is a command of etcd's v2 API, which is gone; in v3 it is: %s", args[0], now), DropIn: 1}
 	}
 	msg := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
 	c.SuggestionsMinimumDistance = 2

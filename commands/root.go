@@ -13,12 +13,14 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/config"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/context"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/datadir"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/endpoint"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/help"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/inspect"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/kv"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/lease"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/lock"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/mirror"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/registry"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/sandbox"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/snapshot"
@@ -75,13 +77,16 @@ func NewRoot(env *cli.Env) *cobra.Command {
 		add(root, groupData, "Keys and values:", append(kv.Commands(env), lease.New(env))...)
 	}
 	if env.Personality == cli.Etcdutl {
-		add(root, groupFiles, "A file in hand:", snapshot.New(env), snapshot.NewHashKV(env))
+		add(root, groupFiles, "A file in hand:", snapshot.New(env), snapshot.NewHashKV(env), datadir.NewDefrag(env), datadir.NewMigrate(env))
 	} else {
 		add(root, groupFiles, "A file in hand:", snapshot.New(env))
 	}
+	if env.Personality == cli.Own {
+		add(root, groupFiles, "A file in hand:", datadir.NewMigrate(env))
+	}
 	if env.Personality != cli.Etcdutl {
 		add(root, groupConcurrency, "One at a time:", lock.Commands(env)...)
-		add(root, groupCluster, "The cluster and its members:", endpoint.New(env))
+		add(root, groupCluster, "The cluster and its members:", endpoint.New(env), mirror.New(env))
 		add(root, groupAuth, "Users and what they may:", auth.Commands(env)...)
 	}
 	if !env.DropIn() {
@@ -116,7 +121,9 @@ func globalFlags(set *pflag.FlagSet, env *cli.Env) *config.Flags {
 }
 
 func add(root *cobra.Command, group, title string, cmds ...*cobra.Command) {
-	root.AddGroup(&cobra.Group{ID: group, Title: title})
+	if !root.ContainsGroup(group) {
+		root.AddGroup(&cobra.Group{ID: group, Title: title})
+	}
 	for _, c := range cmds {
 		c.GroupID = group
 		root.AddCommand(c)

@@ -603,7 +603,7 @@ func TestSaveProgress(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if !regexp.MustCompile(`snapshot: [0-9.]+ MiB of [0-9.]+ MiB \([0-9]+ %\), [0-9.]+ MiB/s, [0-9]+s left`).Match(out) || !bytes.Contains(out, []byte("Snapshot saved at")) {
+	if !regexp.MustCompile(`snapshot: [0-9.]+ [KM]iB of [0-9.]+ MiB \([0-9]+ %\), [0-9.]+ [KM]iB/s, [0-9]+s left`).Match(out) || !bytes.Contains(out, []byte("Snapshot saved at")) {
 		t.Errorf("%q", out)
 	}
 }

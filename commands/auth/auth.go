@@ -38,7 +38,7 @@ milliseconds of its time each.`,
 }
 
 // bare is a command without arguments.
-func bare(env *cli.Env, use, short, complaint string, run func(ctx context.Context) error) *cobra.Command {
+func bare(use, short, complaint string, run func(ctx context.Context) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -116,7 +116,7 @@ type enableOptions struct {
 
 func newEnableCmd(env *cli.Env) *cobra.Command {
 	o := enableOptions{env: env}
-	c := bare(env, "enable", "Enables authentication", "auth enable command does not accept any arguments", func(ctx context.Context) error { return o.run(ctx) })
+	c := bare("enable", "Enables authentication", "auth enable command does not accept any arguments", o.run)
 	if !env.DropIn() {
 		c.Long = `Enables authentication. From then on every client needs a user: there has to be a user
 root with a password that you know, since only root can disable it again. The role
@@ -185,7 +185,7 @@ func enable(ctx context.Context, client *clientv3.Client) error {
 
 func newDisableCmd(env *cli.Env) *cobra.Command {
 	var guard cli.Guard
-	c := bare(env, "disable", "Disables authentication", "auth disable command does not accept any arguments", func(ctx context.Context) error {
+	c := bare("disable", "Disables authentication", "auth disable command does not accept any arguments", func(ctx context.Context) error {
 		client, err := env.Client(ctx)
 		if err != nil {
 			return err
@@ -215,7 +215,7 @@ func newDisableCmd(env *cli.Env) *cobra.Command {
 }
 
 func newStatusCmd(env *cli.Env) *cobra.Command {
-	return bare(env, "status", "Returns authentication status", "auth status command does not accept any arguments", func(ctx context.Context) error {
+	return bare("status", "Returns authentication status", "auth status command does not accept any arguments", func(ctx context.Context) error {
 		return call(ctx, env, 0, "authentication status", func(ctx context.Context, c *clientv3.Client) (*pb.AuthStatusResponse, error) {
 			r, err := c.AuthStatus(ctx)
 			return (*pb.AuthStatusResponse)(r), err

@@ -27,7 +27,7 @@ func newRoleCmd(env *cli.Env) *cobra.Command {
 }
 
 // named is a command with one argument.
-func named(env *cli.Env, use, short, complaint string, run func(ctx context.Context, name string) error) *cobra.Command {
+func named(use, short, complaint string, run func(ctx context.Context, name string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -40,7 +40,7 @@ func named(env *cli.Env, use, short, complaint string, run func(ctx context.Cont
 }
 
 func newRoleAddCmd(env *cli.Env) *cobra.Command {
-	return named(env, "add <role name>", "Adds a new role", "role add command requires role name as its argument", func(ctx context.Context, name string) error {
+	return named("add <role name>", "Adds a new role", "role add command requires role name as its argument", func(ctx context.Context, name string) error {
 		return call(ctx, env, reply.Fields, fmt.Sprintf("add role %q", name), func(ctx context.Context, c *clientv3.Client) (*pb.AuthRoleAddResponse, error) {
 			r, err := c.RoleAdd(ctx, name)
 			return (*pb.AuthRoleAddResponse)(r), err
@@ -50,7 +50,7 @@ func newRoleAddCmd(env *cli.Env) *cobra.Command {
 
 func newRoleDeleteCmd(env *cli.Env) *cobra.Command {
 	var guard cli.Guard
-	c := named(env, "delete <role name>", "Deletes a role", "role delete command requires role name as its argument", func(ctx context.Context, name string) error {
+	c := named("delete <role name>", "Deletes a role", "role delete command requires role name as its argument", func(ctx context.Context, name string) error {
 		if err := askFor(ctx, env, guard, fmt.Sprintf("delete role %q, which its users lose", name)); err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func askFor(ctx context.Context, env *cli.Env, guard cli.Guard, question string)
 }
 
 func newRoleListCmd(env *cli.Env) *cobra.Command {
-	return bare(env, "list", "Lists all roles", "role list command requires no arguments", func(ctx context.Context) error {
+	return bare("list", "Lists all roles", "role list command requires no arguments", func(ctx context.Context) error {
 		return call(ctx, env, reply.Fields, "list roles", func(ctx context.Context, c *clientv3.Client) (*pb.AuthRoleListResponse, error) {
 			r, err := c.RoleList(ctx)
 			return (*pb.AuthRoleListResponse)(r), err
@@ -116,7 +116,7 @@ func listed(title string, names []string) reply.Answer {
 }
 
 func newRoleGetCmd(env *cli.Env) *cobra.Command {
-	return named(env, "get <role name>", "Gets detailed information of a role", "role get command requires role name as its argument", func(ctx context.Context, name string) error {
+	return named("get <role name>", "Gets detailed information of a role", "role get command requires role name as its argument", func(ctx context.Context, name string) error {
 		return call(ctx, env, reply.Fields, fmt.Sprintf("get role %q", name), func(ctx context.Context, c *clientv3.Client) (*pb.AuthRoleGetResponse, error) {
 			r, err := c.RoleGet(ctx, name)
 			return (*pb.AuthRoleGetResponse)(r), err

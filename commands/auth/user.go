@@ -39,7 +39,7 @@ type userAddOptions struct {
 
 func newUserAddCmd(env *cli.Env) *cobra.Command {
 	o := userAddOptions{env: env}
-	c := named(env, "add <user name or user:password> [options]", "Adds a new user", "user add command requires user name as its argument", func(ctx context.Context, arg string) error { return o.run(ctx, arg) })
+	c := named("add <user name or user:password> [options]", "Adds a new user", "user add command requires user name as its argument", o.run)
 	f := c.Flags()
 	o.password.define(env, f)
 	f.StringVar(&o.fromFlag, "new-user-password", "", "Supply password from the command line flag")
@@ -89,7 +89,7 @@ func splitUser(arg string) (name string, has bool) {
 
 func newUserDeleteCmd(env *cli.Env) *cobra.Command {
 	var guard cli.Guard
-	c := named(env, "delete <user name>", "Deletes a user", "user delete command requires user name as its argument", func(ctx context.Context, name string) error {
+	c := named("delete <user name>", "Deletes a user", "user delete command requires user name as its argument", func(ctx context.Context, name string) error {
 		if err := askFor(ctx, env, guard, fmt.Sprintf("delete user %q", name)); err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func newUserDeleteCmd(env *cli.Env) *cobra.Command {
 }
 
 func newUserListCmd(env *cli.Env) *cobra.Command {
-	return bare(env, "list", "Lists all users", "user list command requires no arguments", func(ctx context.Context) error {
+	return bare("list", "Lists all users", "user list command requires no arguments", func(ctx context.Context) error {
 		return call(ctx, env, 0, "list users", func(ctx context.Context, c *clientv3.Client) (*pb.AuthUserListResponse, error) {
 			r, err := c.UserList(ctx)
 			return (*pb.AuthUserListResponse)(r), err
@@ -115,7 +115,7 @@ func newUserListCmd(env *cli.Env) *cobra.Command {
 
 func newUserGetCmd(env *cli.Env) *cobra.Command {
 	var detail bool
-	c := named(env, "get <user name> [options]", "Gets detailed information of a user", "user get command requires user name as its argument", func(ctx context.Context, name string) error {
+	c := named("get <user name> [options]", "Gets detailed information of a user", "user get command requires user name as its argument", func(ctx context.Context, name string) error {
 		if detail {
 			return userDetail(ctx, env, name)
 		}
@@ -206,7 +206,7 @@ func userDetail(ctx context.Context, env *cli.Env, name string) error {
 
 func newPasswdCmd(env *cli.Env) *cobra.Command {
 	var flags passwordFlags
-	c := named(env, "passwd <user name> [options]", "Changes password of user", "user passwd command requires user name as its argument", func(ctx context.Context, name string) error {
+	c := named("passwd <user name> [options]", "Changes password of user", "user passwd command requires user name as its argument", func(ctx context.Context, name string) error {
 		password, err := flags.read(env, name)
 		if err != nil {
 			return err

@@ -24,7 +24,9 @@ type electOptions struct {
 const electLong = `With a proposal: campaigns to be the leader, prints the key when elected, and leads until
 interrupted. With --listen: prints who leads, and again whenever that changes.
 
-An election is a lock whose keys hold the proposals. --command-timeout does not end it.`
+An election is a lock whose keys hold the proposals. --command-timeout does not end it.
+
+Server cost: that of lock; listening costs one watch.`
 
 const ownElectLong = `
 

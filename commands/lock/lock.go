@@ -29,7 +29,10 @@ const lockLong = `Waits for a lock, first come first served, holds it, prints it
 when it is interrupted; or runs a command while it holds it.
 
 The lock is the oldest key below NAME/, each with a lease of --ttl seconds, as etcdctl
-has it: both can wait for each other. --command-timeout ends neither lock nor command.`
+has it: both can wait for each other. --command-timeout ends neither lock nor command.
+
+Server cost: a lease, two transactions, a renewal every third of --ttl, and while waiting
+a watch on one key.`
 
 const ownLockLong = `
 
@@ -61,10 +64,7 @@ const lockCodes = `
 
 Exit codes: the command's own, 128 and the signal's number when it was killed, 127 when it
 is not there, 126 when it cannot be run; 123 the lock is lost, 124 not acquired within
---wait (with --try: not free), 125 another failure. Without a command --try ends with 4.
-
-Server cost: a lease, two transactions, a renewal every third of --ttl, and while waiting
-a watch on one key.`
+--wait (with --try: not free), 125 another failure. Without a command --try ends with 4.`
 
 func newLockCmd(env *cli.Env) *cobra.Command {
 	o := lockOptions{env: env, candidate: candidate{variable: "ETCD_LOCK", what: "lock"}}

@@ -604,3 +604,71 @@ func TestLockCommandTimeout(t *testing.T) {
 	}
 	nothingLeft(t, c, "slow")
 }
+
+// The guard is no command: started by hand it ends at once and kills nobody.
+func TestLockGuardByHand(t *testing.T) {
+	t.Parallel()
+	w := startWatcher(t, "etcdctl-plus", "", []string{"ETCDCTL_PLUS_LOCK_GUARD=1"})
+	wantEnd(t, w, 1)
+	if !strings.Contains(w.errs.String(), "by the program itself") {
+		t.Error(w.errs)
+	}
+}
+
+// A guard that is killed is not gone unnoticed: nothing may run without it.
+func TestLockGuardKilled(t *testing.T) {
+	t.Parallel()
+	s, c := startSandbox(t, sandbox.Options{})
+	w := startWatcher(t, "etcdctl-plus", s.Endpoint(), nil, "lock", "guard", "--", "sh", "-c", `ps -o pgid= -p $$; echo up; while :; do sleep 0.05; done`)
+	lines := w.await(t, "up")
+	guard, err := strconv.Atoi(strings.TrimSpace(lines[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(guard, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	wantEnd(t, w, 125)
+	nothingLeft(t, c, "guard/")
+}
+
+// Background work that a command leaves behind when it ends by itself is let be.
+func TestLockLeavesBackgroundWork(t *testing.T) {
+	t.Parallel()
+	s, c := startSandbox(t, sandbox.Options{})
+	w := startWatcher(t, "etcdctl-plus", s.Endpoint(), nil, "lock", "bg", "--", "sh", "-c", `sleep 60 >/dev/null 2>&1 & echo $!; echo up`)
+	pids := numbers(w.await(t, "up"))
+	wantEnd(t, w, 0)
+	nothingLeft(t, c, "bg/")
+	time.Sleep(200 * time.Millisecond)
+	if len(pids) != 1 || !alive(pids[0]) {
+		t.Fatalf("%v does not run any more", pids)
+	}
+	if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What nohup has told to ignore HUP goes on ignoring it, holder and command.
+func TestLockNohup(t *testing.T) {
+	t.Parallel()
+	s, c := startSandbox(t, sandbox.Options{})
+	for _, args := range [][]string{{"lock", "nohup"}, {"lock", "nohup", "--", "sh", "-c", "echo nohup/; read x; echo got $x"}} {
+		w := startProgram(t, "/bin/sh", s.Endpoint(), []string{"EP=" + ours(t, "etcdctl-plus")}, append([]string{"-c", `trap "" HUP; exec "$EP" "$@"`, "sh"}, args...)...)
+		w.await(t, "nohup/")
+		signalTo(t, w, syscall.SIGHUP)
+		time.Sleep(300 * time.Millisecond)
+		awaitQueue(t, c, "nohup/", 1)
+		if len(args) > 2 {
+			if _, err := io.WriteString(w.in, "word\n"); err != nil {
+				t.Fatal(err)
+			}
+			w.await(t, "got word")
+			wantEnd(t, w, 0)
+		} else {
+			signalTo(t, w, syscall.SIGTERM)
+			wantEnd(t, w, -15)
+		}
+		nothingLeft(t, c, "nohup/")
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/inspect"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/kv"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/lease"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/lock"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/mirror"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/registry"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/sandbox"
@@ -85,6 +86,7 @@ func NewRoot(env *cli.Env) *cobra.Command {
 		add(root, groupFiles, "A file in hand:", datadir.NewMigrate(env))
 	}
 	if env.Personality != cli.Etcdutl {
+		add(root, groupConcurrency, "One at a time:", lock.Commands(env)...)
 		add(root, groupCluster, "The cluster and its members:", endpoint.New(env), mirror.New(env))
 		add(root, groupAuth, "Users and what they may:", auth.Commands(env)...)
 	}

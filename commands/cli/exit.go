@@ -14,6 +14,11 @@ type ExitError struct{ Code int }
 
 func (e *ExitError) Error() string { return fmt.Sprintf("command exited with code %d", e.Code) }
 
+// SignalError is the cause of a context that a signal ended.
+type SignalError struct{ Signal os.Signal }
+
+func (e *SignalError) Error() string { return "stopped by signal: " + e.Signal.String() }
+
 // ChildEnded turns what running a command gave into our end: its exit code, 128 and the
 // number of the signal that killed it, or, with a line that says why, 127 and 126 for one
 // that is not there and one that cannot be run, as shells have it.

@@ -34,6 +34,30 @@ var kinds = map[string]func(t *testing.T, version string) *world{
 	"three": func(t *testing.T, version string) *world { return newWorld(t, 3, version) },
 	"tls":   newTLSWorld,
 	"auth":  newAuthWorld,
+	// Three members that have seen each other for so long that they let others in.
+	"settled": func(t *testing.T, version string) *world {
+		w := newWorld(t, 3, version)
+		time.Sleep(settle)
+		return w
+	},
+	// One member without space.
+	"nospace": func(t *testing.T, version string) *world {
+		w := newWorld(t, 1, version)
+		raise(t, w.admin, w.members[0], pb.AlarmType_NOSPACE)
+		return w
+	},
+}
+
+// settle is how long members have to be connected before etcd changes who they are, and
+// some more.
+const settle = 6 * time.Second
+
+// raise raises an alarm of a member.
+func raise(t *testing.T, c *clientv3.Client, id uint64, alarm pb.AlarmType) {
+	t.Helper()
+	if _, err := pb.NewMaintenanceClient(c.ActiveConnection()).Alarm(t.Context(), &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: id, Alarm: alarm}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestEqualsEtcdctl runs the lists in testdata/etcdctl through the real etcdctl and
@@ -309,6 +333,7 @@ func (w *world) hide(text, name string) { w.hidden = append(w.hidden, hidden{tex
 
 // hideID hides an id in every form: hexadecimal, decimal, and as protobuf has it.
 func (w *world) hideID(id uint64, name string) {
+	w.hide(fmt.Sprintf("%16x", id), name)
 	w.hide(fmt.Sprintf("%016x", id), name)
 	w.hide(fmt.Sprintf("%x", id), name)
 	w.hide(fmt.Sprint(id), name)
@@ -323,6 +348,9 @@ var varies = []*regexp.Regexp{
 	regexp.MustCompile(`()[0-9.]+ k?B[, │]+[0-9.]+ k?B[, │]+[0-9]+%`),                              // sizes of a status
 	regexp.MustCompile(`((?:true|false)[, │]+(?:true|false)[, │]+)[0-9]+[, │]+[0-9]+[, │]+[0-9]+`), // term and places in the log
 	regexp.MustCompile(`(<MEMBER[0-9]>(?:\x18[^ ]{1,3})? )[\x02-\x0f]`),                            // the term, in protobuf
+	regexp.MustCompile(`(memberID:[^ ]+) +`),                                                       // protobuf's text has one blank or two, by program
+	regexp.MustCompile(`(Approximate system memory used : )-?[0-9.]+`),                             // of the server
+	regexp.MustCompile(`(Downgrade cancel success, cluster version )3.[0-9]`),                      // the servers may have begun or not
 	regexp.MustCompile(`(took[ =":]+)[0-9.]+(?:ns|µs|ms|s)`),
 	regexp.MustCompile(`("(?:raft_term|raftTerm|raftIndex|raftAppliedIndex|dbSize|dbSizeInUse|RaftTerm|RaftIndex|RaftAppliedIndex|DBSize|DBSizeInUse)"\s*:\s*)[0-9]+`),
 }
@@ -368,7 +396,7 @@ func (w *world) expand(s string) string {
 // execute returns stdout and exit code, masked.
 func (w *world) execute(t *testing.T, program string, line listLine) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var args []string
 	for _, a := range line.args {
@@ -415,6 +443,7 @@ func (w *world) execute(t *testing.T, program string, line listLine) string {
 		t.Fatalf("%s: %v", line.text, err)
 	}
 	w.learnLeases(t)
+	w.learnMembers(t)
 	code := strconv.Itoa(cmd.ProcessState.ExitCode())
 	if s, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
 		code = s.Signal().String()
@@ -476,7 +505,22 @@ func (w *world) learnLeases(t *testing.T) {
 	}
 }
 
-// state is everything a command line can have changed: keys, leases, users and roles.
+// learnMembers gives members that are new their names.
+func (w *world) learnMembers(t *testing.T) {
+	t.Helper()
+	r, err := w.admin.MemberList(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range r.Members {
+		if !slices.Contains(w.members, m.ID) {
+			w.members = append(w.members, m.ID)
+			w.hideID(m.ID, fmt.Sprintf("MEMBER%d", len(w.members)-1))
+		}
+	}
+}
+
+// state is everything a command line can have changed: keys, leases, members, alarms, users and roles.
 func (w *world) state(t *testing.T) string {
 	t.Helper()
 	ctx := t.Context()

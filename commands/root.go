@@ -18,6 +18,8 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/inspect"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/kv"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/lease"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/maintain"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/member"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/mirror"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/registry"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/sandbox"
@@ -80,7 +82,7 @@ func NewRoot(env *cli.Env) *cobra.Command {
 		add(root, groupFiles, "A file in hand:", snapshot.New(env))
 	}
 	if env.Personality != cli.Etcdutl {
-		add(root, groupCluster, "The cluster and its members:", endpoint.New(env), mirror.New(env))
+		add(root, groupCluster, "The cluster and its members:", append([]*cobra.Command{endpoint.New(env), member.New(env)}, append(maintain.Commands(env), mirror.New(env))...)...)
 		add(root, groupAuth, "Users and what they may:", auth.Commands(env)...)
 	}
 	if !env.DropIn() {

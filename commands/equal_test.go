@@ -91,13 +91,14 @@ type lineList struct {
 
 // listLine is one command line.
 type listLine struct {
-	text    string
-	differs bool
-	where   []string // that it differs only on these; none: everywhere
-	until   string   // run until stdout has it, then interrupt
-	env     []string
-	args    []string
-	stdin   string
+	text     string
+	differs  bool
+	anyOrder bool     // what is listed comes in any order
+	where    []string // that it differs only on these; none: everywhere
+	until    string   // run until stdout has it, then interrupt
+	env      []string
+	args     []string
+	stdin    string
 }
 
 var (
@@ -138,6 +139,7 @@ func readList(t *testing.T, file string) *lineList {
 				line.where = strings.Fields(m[1])
 			}
 		}
+		rest, line.anyOrder = strings.CutPrefix(rest, "anyorder ")
 		if m := untilText.FindStringSubmatch(rest); m != nil {
 			if line.until, err = strconv.Unquote(m[1]); err != nil {
 				t.Fatalf("%s: %s: %v", file, text, err)
@@ -191,6 +193,9 @@ func compare(t *testing.T, l *lineList, programs []string, on string) {
 		var got, state [2]string
 		for i, w := range worlds {
 			got[i] = w.execute(t, programs[i], line)
+			if line.anyOrder {
+				got[i] = pieces(got[i])
+			}
 			state[i] = w.state(t)
 		}
 		switch {
@@ -198,7 +203,7 @@ func compare(t *testing.T, l *lineList, programs []string, on string) {
 			t.Errorf("%s: no longer differs: %q", line.text, got[0])
 		case line.differs:
 		case got[0] != got[1]:
-			t.Errorf("%s\netcdctl: %q\nours:    %q", line.text, got[0], got[1])
+			t.Errorf("%s\netcdctl: %q\nours:    %q\nits stderr: %s\nours:       %s", line.text, got[0], got[1], worlds[0].said, worlds[1].said)
 		}
 		if state[0] != state[1] && line.differs {
 			parted = line.text
@@ -207,6 +212,16 @@ func compare(t *testing.T, l *lineList, programs []string, on string) {
 		}
 	}
 }
+
+// pieces sorts what an answer lists, for what has an order by ids that were drawn at random.
+func pieces(s string) string {
+	code, rest, _ := strings.Cut(s, ": ")
+	all := append(between.Split(rest, -1), code)
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+var between = regexp.MustCompile(`[\n,\[\]{}"\x12\x1a]+ ?`)
 
 // world is one cluster, with what has to be hidden to compare it with its equal.
 type world struct {
@@ -219,6 +234,7 @@ type world struct {
 	hidden    []hidden
 	leases    []clientv3.LeaseID
 	members   []uint64
+	said      string // by the last command on stderr
 }
 
 type hidden struct{ text, name string }
@@ -333,7 +349,9 @@ func (w *world) hide(text, name string) { w.hidden = append(w.hidden, hidden{tex
 
 // hideID hides an id in every form: hexadecimal, decimal, and as protobuf has it.
 func (w *world) hideID(id uint64, name string) {
-	w.hide(fmt.Sprintf("%16x", id), name)
+	for _, before := range []string{"Member ", "cluster "} { // filled up with blanks
+		w.hidden = append(w.hidden, hidden{before + fmt.Sprintf("%16x", id), before + "<" + name + ">"})
+	}
 	w.hide(fmt.Sprintf("%016x", id), name)
 	w.hide(fmt.Sprintf("%x", id), name)
 	w.hide(fmt.Sprint(id), name)
@@ -424,7 +442,8 @@ func (w *world) execute(t *testing.T, program string, line listLine) string {
 		cmd.Stdin = r
 	}
 	out := &watched{text: line.until, seen: make(chan struct{})}
-	cmd.Stdout = out
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = out, &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -442,6 +461,7 @@ func (w *world) execute(t *testing.T, program string, line listLine) string {
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatalf("%s: %v", line.text, err)
 	}
+	w.said = said.String()
 	w.learnLeases(t)
 	w.learnMembers(t)
 	code := strconv.Itoa(cmd.ProcessState.ExitCode())
@@ -508,7 +528,7 @@ func (w *world) learnLeases(t *testing.T) {
 // learnMembers gives members that are new their names.
 func (w *world) learnMembers(t *testing.T) {
 	t.Helper()
-	r, err := w.admin.MemberList(t.Context())
+	r, err := w.client(t).MemberList(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -540,6 +560,23 @@ func (w *world) state(t *testing.T) string {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(&b, "%d leases\n", len(leases.Leases))
+	members, err := c.MemberList(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known []string
+	for _, m := range members.Members {
+		known = append(known, w.mask(fmt.Sprintf("member %x %q at %q, learner %t\n", m.ID, m.Name, m.PeerURLs, m.IsLearner)))
+	}
+	slices.Sort(known) // etcd sorts by id
+	b.WriteString(strings.Join(known, ""))
+	alarms, err := c.AlarmList(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range alarms.Alarms {
+		fmt.Fprintf(&b, "alarm %s of %x\n", a.Alarm, a.MemberID)
+	}
 	users, err := c.UserList(ctx)
 	if err != nil {
 		t.Fatal(err)

@@ -103,15 +103,20 @@ func (v moveView) Table() output.Table {
 }
 
 func (o *moveLeaderOptions) print(p *reply.Printer, from uint64, r *pb.MoveLeaderResponse) error {
-	return p.Print(reply.Answer{
-		Header: r.GetHeader(), Message: r, View: moveView{strconv.FormatUint(from, 16), strconv.FormatUint(o.target, 16)},
+	v := moveView{strconv.FormatUint(from, 16), strconv.FormatUint(o.target, 16)}
+	a := reply.Answer{
+		Header: r.GetHeader(), Message: r, View: v,
 		Simple: func(b []byte) []byte {
 			if from == o.target && !o.env.DropIn() {
 				return fmt.Appendf(b, "%x leads already\n", from)
 			}
 			return fmt.Appendf(b, "Leadership transferred from %x to %x\n", from, o.target)
 		},
-	})
+	}
+	if !o.env.DropIn() { // etcd's own answer is empty but for a header
+		a.JSON = v
+	}
+	return p.Print(a)
 }
 
 // among finds the leader as etcdctl does: one endpoint after another, and none may fail

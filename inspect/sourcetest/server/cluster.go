@@ -2,18 +2,15 @@ package server
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 )
 
 // Cluster starts n members of one cluster and waits until they answer. Version and Args
-// of o are for all of them, its names and ports are not used. etcd lists members by their
-// peer addresses, which are in the members' order.
+// of o are for all of them, its names and ports are not used.
 func Cluster(tb testing.TB, n int, o Options) []*Process {
 	tb.Helper()
 	ports := Ports(tb, 2*n)
-	slices.Sort(ports)
 	var peers []string
 	for i := range n {
 		peers = append(peers, fmt.Sprintf("m%d=http://127.0.0.1:%d", i, ports[2*i+1]))

@@ -24,8 +24,14 @@ type result struct {
 // run executes a command line in this process, with no variables but env.
 func run(t *testing.T, env map[string]string, args ...string) result {
 	t.Helper()
+	return runAs(t, "etcdctl-plus", env, args...)
+}
+
+// runAs is run under another name.
+func runAs(t *testing.T, name string, env map[string]string, args ...string) result {
+	t.Helper()
 	var out, errs bytes.Buffer
-	e := cli.NewEnv("etcdctl-plus", strings.NewReader(""), &out, &errs, func(k string) string { return env[k] })
+	e := cli.NewEnv(name, strings.NewReader(""), &out, &errs, func(k string) string { return env[k] })
 	code := commands.Run(context.Background(), e, args)
 	return result{out.String(), errs.String(), code}
 }

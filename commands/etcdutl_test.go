@@ -69,6 +69,30 @@ snapshot restore member.db --data-dir unsealed --skip-hash-check
 snapshot status unsealed/member/snap/db -w json
 snapshot restore missing.db --data-dir x
 snapshot restore
+defrag --data-dir default.etcd
+hashkv default.etcd/member/snap/db -w json
+defrag --data-dir missing
+defrag
+defrag --data-dir default.etcd -w json
+hashkv default.etcd/member/snap/db -w json
+migrate --data-dir plain --target-version 3.7
+migrate --data-dir plain --target-version 3.6
+snapshot status plain/member/snap/db -w json
+migrate --data-dir plain --target-version 3.6
+migrate --data-dir plain --target-version 3.5
+snapshot status plain/member/snap/db -w json
+migrate --data-dir plain --target-version 3.7
+hashkv plain/member/snap/db -w json
+migrate --data-dir plain --target-version 3.4
+migrate --data-dir plain --target-version 3
+migrate --data-dir plain --target-version 3.6.1
+migrate --data-dir plain --target-version x.y
+migrate --data-dir plain --target-version 9.9
+migrate --data-dir plain --target-version 9.9 --force
+migrate --data-dir missing --target-version 3.6
+migrate --data-dir plain
+migrate --target-version 3.6
+migrate
 nonsense
 `
 

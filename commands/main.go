@@ -4,13 +4,11 @@ package commands
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -88,6 +86,9 @@ func withSignals(parent context.Context) (ctx context.Context, caught func() os.
 func Run(ctx context.Context, env *cli.Env, args []string) int {
 	root := NewRoot(env)
 	root.SetArgs(args)
+	if env.Personality != cli.Etcdutl && env.Getenv("ETCDCTL_API") == "2" {
+		env.Warn("ETCDCTL_API=2: the v2 API is gone, v3 is used")
+	}
 	// A database file that is cut short under a running command is an error, not
 	// the end of the process.
 	err := pipeline.Guard(func() error { return root.ExecuteContext(ctx) })
@@ -119,7 +120,7 @@ func finish(ctx context.Context, env *cli.Env, err error) int {
 		return child.Code
 	}
 	d := cli.Describe(err)
-	report(env, d)
+	env.Report(d)
 	if env.DropIn() {
 		if d.DropIn != 0 {
 			return d.DropIn
@@ -134,61 +135,6 @@ func isSignal(ctx context.Context) bool {
 	return errors.As(context.Cause(ctx), &s)
 }
 
-// errorView is the form of an error in the JSON formats.
-type errorView struct {
-	Code      int    `json:"code"`
-	Class     string `json:"class"`
-	Retryable bool   `json:"retryable"`
-	Message   string `json:"message"`
-	Hint      string `json:"hint,omitempty"`
-	Endpoint  string `json:"endpoint,omitempty"`
-	Revision  int64  `json:"revision,omitempty"`
-}
-
-func report(env *cli.Env, d *cli.Error) {
-	if !env.DropIn() && jsonErrors(env) {
-		b, err := json.Marshal(errorView{int(d.Code), d.Class, d.Retryable, message(d), d.Hint, d.Endpoint, d.Revision})
-		if err == nil {
-			fmt.Fprintln(env.Stderr, string(b))
-			return
-		}
-	}
-	fmt.Fprintln(env.Stderr, "Error: "+cleanLines(message(d)))
-	if d.Hint != "" {
-		fmt.Fprintln(env.Stderr, "Hint: "+cleanLines(d.Hint))
-	}
-}
-
-// message leaves gRPC's own words out: the class says the same.
-func message(d *cli.Error) string { return grpcWords.ReplaceAllString(d.Error(), "") }
-
-var grpcWords = regexp.MustCompile(`rpc error: code = \w+ desc = `)
-
-// cleanLines keeps the line breaks of a message, which are ours, and nothing
-// else that a terminal would act on.
-func cleanLines(s string) string {
-	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
-	for i, l := range lines {
-		lines[i] = output.CleanLine(l)
-	}
-	return strings.Join(lines, "\n")
-}
-
-func jsonErrors(env *cli.Env) bool {
-	if env.Flags == nil {
-		return false
-	}
-	s, err := env.Settings()
-	if err != nil {
-		return false
-	}
-	switch s.WriteOut {
-	case string(output.JSON), string(output.JSONL):
-		return true
-	}
-	return false
-}
-
 // group ids of the command list.
 const (
 	groupData    = "data"
@@ -200,9 +146,21 @@ const (
 	groupMore    = "more"
 )
 
+// v2 are the commands of etcdctl's first API, which old scripts still have, and what does
+// their work now.
+var v2 = map[string]string{
+	"ls": "get PREFIX --prefix --keys-only", "set": "put KEY VALUE", "mk": `txn, with the comparison create("KEY") = "0"`, "update": `txn, with the comparison create("KEY") > "0"`,
+	"mkdir": "nothing, since keys have no folders", "setdir": "nothing, since keys have no folders", "updatedir": "nothing, since keys have no folders",
+	"rm": "del KEY", "rmdir": "del PREFIX --prefix", "exec-watch": "watch KEY -- COMMAND", "cluster-health": "endpoint health --cluster", "import": "put, or make-mirror from another cluster",
+	"backup": "snapshot save FILE",
+}
+
 func wrongCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return c.Help()
+	}
+	if now, ok := v2[args[0]]; ok && !c.HasParent() {
+		return &cli.Error{Code: cli.Usage, Err: fmt.Errorf("%q is a command of etcd's v2 API, which is gone; in v3 it is: %s", args[0], now), DropIn: 1}
 	}
 	msg := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
 	c.SuggestionsMinimumDistance = 2

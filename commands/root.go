@@ -13,6 +13,7 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/config"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/context"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/datadir"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/endpoint"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/help"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/inspect"
@@ -31,14 +32,12 @@ const rootLong = `etcdctl-plus reads, checks and tends etcd, and Kubernetes' dat
 Every reading command works on a live cluster (--endpoints) and on a file
 (--db): a snapshot, a member's database, or a data folder.
 
-Started under the name etcdctl (a symlink will do) get, put, del and watch take
-its flags, environment, output and exit codes; its other commands are on their
-way.`
+Started under the name etcdctl or etcdutl (a symbolic link will do) it is a drop-in:
+the same commands, flags, variables, output and exit codes.`
 
-const dropInLong = `etcdctl-plus under another's name: the same flags, environment, output and exit
-codes as the real program, for the commands listed here. The others are on their
-way; until then use the real one for them. Under its own name the program can do
-more: see etcdctl-plus --help.`
+const dropInLong = `etcdctl-plus under another's name: the same commands, flags, environment, output and
+exit codes as the real program. Under its own name it asks before it destroys something,
+and can do more: see etcdctl-plus --help.`
 
 // settings are cobra's, for the whole program.
 var settings = sync.OnceFunc(func() {
@@ -63,6 +62,9 @@ func NewRoot(env *cli.Env) *cobra.Command {
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if args := c.Flags().Args(); !c.HasParent() && len(args) > 0 {
+			return wrongCommand(c, args) // its flags are unknown because it is
+		}
 		return cli.WithHint(&cli.Error{Code: cli.Usage, Err: err, DropIn: 1}, "`"+c.CommandPath()+" --help` lists the flags")
 	})
 	env.Flags = globalFlags(root.PersistentFlags(), env)
@@ -77,9 +79,12 @@ func NewRoot(env *cli.Env) *cobra.Command {
 		add(root, groupData, "Keys and values:", append(kv.Commands(env), lease.New(env))...)
 	}
 	if env.Personality == cli.Etcdutl {
-		add(root, groupFiles, "A file in hand:", snapshot.New(env), snapshot.NewHashKV(env))
+		add(root, groupFiles, "A file in hand:", snapshot.New(env), snapshot.NewHashKV(env), datadir.NewDefrag(env), datadir.NewMigrate(env))
 	} else {
 		add(root, groupFiles, "A file in hand:", snapshot.New(env))
+	}
+	if env.Personality == cli.Own {
+		add(root, groupFiles, "A file in hand:", datadir.NewMigrate(env))
 	}
 	if env.Personality != cli.Etcdutl {
 		add(root, groupCluster, "The cluster and its members:", append([]*cobra.Command{endpoint.New(env), member.New(env)}, append(maintain.Commands(env), mirror.New(env))...)...)
@@ -117,7 +122,9 @@ func globalFlags(set *pflag.FlagSet, env *cli.Env) *config.Flags {
 }
 
 func add(root *cobra.Command, group, title string, cmds ...*cobra.Command) {
-	root.AddGroup(&cobra.Group{ID: group, Title: title})
+	if !root.ContainsGroup(group) {
+		root.AddGroup(&cobra.Group{ID: group, Title: title})
+	}
 	for _, c := range cmds {
 		c.GroupID = group
 		root.AddCommand(c)

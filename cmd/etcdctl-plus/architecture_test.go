@@ -61,7 +61,7 @@ var owners = map[string][]string{
 	"github.com/spf13/viper":              {"commands/config"},
 	"github.com/olekukonko/tablewriter":   {"output"},
 	"charm.land/lipgloss/v2":              {"output", "commands/cli"},
-	"go.etcd.io/etcd/server/v3":           {"inspect/sandbox", "backup/restore"}, // a data folder's log and raft snapshot are etcd's to write
+	"go.etcd.io/etcd/server/v3":           {"inspect/sandbox", "backup/restore", "backup/datadir"}, // a data folder's log, raft snapshot and layout are etcd's to write
 	"go.etcd.io/raft/v3":                  {"backup/restore"},
 	"github.com/dustin/go-humanize":       {"commands/snapshot", "commands/endpoint"}, // sizes as etcdutl and etcdctl write them
 	"go.etcd.io/etcd/etcdutl/v3":          {"inspect/sandbox"},

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/pipeline"
@@ -26,14 +28,30 @@ func (s *Source) Checksum(ctx context.Context) (sealed bool, err error) {
 	return s.comparing, s.seal(ctx)
 }
 
+// CompareTrailer compares the pages with the checksum behind them at once, also of a file
+// that was opened as damaged, whose checksum stops nothing. The error is a *ChecksumError;
+// nil where there is none.
+func (s *Source) CompareTrailer(ctx context.Context) error {
+	if err := s.acquire(); err != nil {
+		return err
+	}
+	defer s.release()
+	if !s.HasTrailer() {
+		return nil
+	}
+	return checkSeal(ctx, s.file, s.f, s.pager.data)
+}
+
 // HasTrailer tells whether a checksum stands behind the pages.
 func (s *Source) HasTrailer() bool { return s.kind == keyspace.Snapshot }
 
 // Stripped tells whether the file looks like a snapshot whose checksum was cut off.
 // bbolt writes a snapshot with two meta pages of one state and no page behind the last
-// one in use; the meta pages of a member's own file are of two transactions.
+// one in use; the meta pages of a member's own file are of two transactions. When the last
+// of them changed nothing the two look alike, so what lies in a member's folder under the
+// member's name is taken for its own.
 func (s *Source) Stripped() bool {
-	if s.kind != keyspace.Member {
+	if s.kind != keyspace.Member || strings.HasSuffix(filepath.ToSlash(s.file), "member/snap/db") {
 		return false
 	}
 	d, m := s.pager.data, s.pager.meta

@@ -159,12 +159,13 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Signal sends a signal, such as SIGSTOP.
+// Signal sends a signal. After SIGSTOP every thread stands still.
 func (p *Process) Signal(tb testing.TB, sig syscall.Signal) {
 	tb.Helper()
 	if err := p.cmd.Process.Signal(sig); err != nil {
 		tb.Fatal(err)
 	}
+	awaitStopped(p.cmd.Process.Pid, sig)
 }
 
 // Stop asks the process to end (SIGTERM) and waits for it.

@@ -1,0 +1,5 @@
+package server
+
+import "syscall"
+
+func awaitStopped(int, syscall.Signal) {} // Windows stops no process

@@ -75,6 +75,7 @@ func grant(ctx context.Context, client *clientv3.Client, o Options) (*Hold, erro
 		return nil, fmt.Errorf("get a lease: %w", rpctypes.Error(err))
 	}
 	h.TTL = time.Duration(r.GetTTL()) * time.Second
+	h.Lease = clientv3.LeaseID(r.GetID()) // Kine chooses it itself
 	h.margin = o.Margin
 	if h.margin == 0 {
 		h.margin = h.TTL / 4

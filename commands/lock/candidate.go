@@ -103,7 +103,10 @@ func (c *candidate) hold(ctx context.Context, env *cli.Env, client *clientv3.Cli
 		defer signal.Stop(again)
 	}
 	// Go ends a program at QUIT with a dump of its stacks.
-	quit, stop := signal.NotifyContext(ctx, syscall.SIGQUIT)
+	quit, stop := context.WithCancel(ctx)
+	if !signal.Ignored(syscall.SIGQUIT) {
+		quit, stop = signal.NotifyContext(ctx, syscall.SIGQUIT)
+	}
 	defer stop()
 	h, err := c.acquire(quit, env, client, name)
 	if err == nil && len(c.command) > 0 {

@@ -12,6 +12,7 @@ LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 build: ## the binary, and links that make it a drop-in
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/etcdctl-plus ./cmd/etcdctl-plus
 	ln -sf etcdctl-plus bin/etcdctl
+	ln -sf etcdctl-plus bin/etcdutl
 
 demo: build ## decode a real Kubernetes registry, live and from a file
 	@PATH="$(CURDIR)/bin:$$PATH" bash testdata/demo.sh

@@ -12,6 +12,8 @@ import (
 	"iter"
 	"os"
 	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -41,16 +43,24 @@ type ExtractOptions struct {
 }
 
 // Extract writes every record into a file of its own below dir, which must be empty or
-// absent, and IndexFile last. It returns how many there were.
+// absent, and IndexFile last. It returns how many there were. When it fails, what it wrote
+// is removed again, and dir too if it was absent; where that is not possible a *PartError
+// tells. It holds the names of all files in memory.
 //
 // A key's parts between slashes become folders. Whatever a key is called, its file lies
 // inside dir and is no other key's: parts that are empty, dots, reserved or hold anything
 // but letters, digits and "._-" are written with %XX, long ones end in a hash, and names
 // that differ in case alone, or are a folder as well as a file, are told apart by a number.
 func Extract(ctx context.Context, records iter.Seq2[keyspace.Record, error], dir string, o ExtractOptions) (n int64, err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	made, err := makeDirs(dir)
+	if err != nil {
 		return 0, fmt.Errorf("extract: %w", err)
 	}
+	defer func() {
+		if err != nil {
+			removeEmpty(made)
+		}
+	}()
 	root, err := os.OpenRoot(dir) // no symbolic link leads out of it
 	if err != nil {
 		return 0, fmt.Errorf("extract: %w", err)
@@ -63,6 +73,15 @@ func Extract(ctx context.Context, records iter.Seq2[keyspace.Record, error], dir
 	}
 	var index bytes.Buffer
 	x := extractor{root: root, used: map[string]string{strings.ToLower(IndexFile): ""}}
+	defer func() {
+		if err == nil {
+			return
+		}
+		n = 0
+		if left := x.undo(); left != nil {
+			err = &PartError{Dir: dir, Err: err, Left: left}
+		}
+	}()
 	enc := json.NewEncoder(&index)
 	enc.SetEscapeHTML(false)
 	for rec, err := range records {
@@ -87,8 +106,47 @@ func Extract(ctx context.Context, records iter.Seq2[keyspace.Record, error], dir
 	return n, nil
 }
 
+// PartError is an Extract that failed and could not take back what it had written.
+type PartError struct {
+	Dir  string
+	Err  error // why it failed
+	Left error // why the rest is still there
+}
+
+func (e *PartError) Error() string {
+	return fmt.Sprintf("%v; a part of it is left in %s, without %s: %v", e.Err, e.Dir, IndexFile, e.Left)
+}
+
+// Unwrap returns why it failed.
+func (e *PartError) Unwrap() error { return e.Err }
+
+// makeDirs makes a folder and those above it, and returns those that were not there,
+// the outermost first.
+func makeDirs(dir string) (made []string, err error) {
+	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
+		if _, err := os.Lstat(d); err == nil || d == filepath.Dir(d) {
+			break
+		}
+		made = append(made, d)
+	}
+	slices.Reverse(made)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		removeEmpty(made)
+		return nil, err
+	}
+	return made, nil
+}
+
+// removeEmpty removes folders again that nothing is in.
+func removeEmpty(dirs []string) {
+	for _, d := range slices.Backward(dirs) {
+		_ = os.Remove(d) // it may not have been made, or hold what another wrote
+	}
+}
+
 type extractor struct {
 	root *os.Root
+	made []string // files and folders, in the order they were made
 	// used is, by lower-case path, what a path was made for: a folder's own key, or ""
 	// for a file.
 	used map[string]string
@@ -143,7 +201,11 @@ func (x *extractor) folder(dir, part string) (string, error) {
 			return name, nil
 		case !taken:
 			x.used[strings.ToLower(name)] = own
-			return name, x.root.Mkdir(name, 0o700)
+			err := x.root.Mkdir(name, 0o700)
+			if err == nil {
+				x.made = append(x.made, name)
+			}
+			return name, err
 		}
 	}
 }
@@ -170,8 +232,23 @@ func (x *extractor) create(name string, content []byte) error {
 	if err != nil {
 		return err
 	}
+	x.made = append(x.made, name)
 	_, err = f.Write(content)
-	return errors.Join(err, f.Close())
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// undo removes what was made, and nothing else. It returns the first reason why something
+// stays.
+func (x *extractor) undo() (first error) {
+	for _, name := range slices.Backward(x.made) {
+		if err := x.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) && first == nil {
+			first = err
+		}
+	}
+	return first
 }
 
 // maxName is how long the name of a file may be, in bytes; file systems take 255.

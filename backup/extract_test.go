@@ -3,6 +3,7 @@ package backup_test
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"os"
@@ -75,5 +76,32 @@ func TestExtract(t *testing.T) {
 	}
 	if _, err := backup.Extract(t.Context(), records, dir, backup.ExtractOptions{}); err == nil {
 		t.Error("extracted over what was there")
+	}
+}
+
+// What another process put there meanwhile stays, and is told.
+func TestExtractUndone(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "out")
+	broken := errors.New("the file ends here")
+	records := func(yield func(keyspace.Record, error) bool) {
+		if !yield(keyspace.Record{Key: []byte("/a/b"), Value: []byte("v")}, nil) {
+			return
+		}
+		if err := os.WriteFile(filepath.Join(dir, "a", "theirs"), nil, 0o600); err != nil {
+			t.Error(err)
+		}
+		yield(keyspace.Record{}, broken)
+	}
+	_, err := backup.Extract(t.Context(), records, dir, backup.ExtractOptions{})
+	var part *backup.PartError
+	if !errors.Is(err, broken) || !errors.As(err, &part) || part.Dir != dir {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "a", "theirs")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "a", "b")); err == nil {
+		t.Error("ours is still there")
 	}
 }

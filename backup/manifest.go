@@ -63,6 +63,8 @@ type Manifest struct {
 	// Stale: the snapshot was taken without a quorum, and may lack acknowledged writes.
 	Stale   bool `json:"stale,omitempty"`
 	Learner bool `json:"learner,omitempty"`
+	// Rebuilt: the manifest was lost, and made anew of the file and its name.
+	Rebuilt bool `json:"rebuilt,omitempty"`
 	// Encryption names what sealed values need to be opened again: "aescbc:key1".
 	Encryption []string `json:"encryption,omitempty"`
 

@@ -24,15 +24,21 @@ import (
 //
 //	snapshots/CLUSTER/NAME        a backup as it was saved, packed or not
 //	manifests/CLUSTER/NAME.json   its manifest: without one a backup does not count
+//	unfinished/CLUSTER/NAME       a run is about to store or to remove it
 //	locks/                        who writes at the moment
+//
+// What lies below unfinished/ is there before a snapshot comes or goes, and goes after its
+// manifest has come or gone: so what a run left that was killed is told from a backup
+// whose manifest was lost.
 //
 // CLUSTER is the cluster's id in hex, and NAME is SEQUENCE-rREVISION-TIME.db, with the
 // revision that is in the file, and .zst and .age behind it for what was done to it.
 // segments/ is set aside for the stream of revisions between two backups.
 const (
-	snapshotsDir = "snapshots/"
-	manifestsDir = "manifests/"
-	lockName     = "locks/repository"
+	snapshotsDir  = "snapshots/"
+	manifestsDir  = "manifests/"
+	unfinishedDir = "unfinished/"
+	lockName      = "locks/repository"
 )
 
 // nameForm are the names that a repository gives.
@@ -51,18 +57,35 @@ type Entry struct {
 // ID names the entry in its repository: CLUSTER/NAME.
 func (e *Entry) ID() string { return e.Cluster + "/" + e.Name }
 
+// Is tells whether a reference, other than to the latest, fits the entry: a name,
+// CLUSTER/NAME or a sequence, also behind a cluster.
+func (e *Entry) Is(ref string) bool {
+	cluster, name, qualified := strings.Cut(ref, "/")
+	if !qualified {
+		cluster, name = e.Cluster, ref
+	}
+	return cluster == e.Cluster && (name == e.Name || name == fmt.Sprint(e.sequence()))
+}
+
 func (e *Entry) object() string       { return snapshotsDir + e.ID() }
 func (e *Entry) manifestName() string { return manifestsDir + e.ID() + ".json" }
+func (e *Entry) mark() string         { return unfinishedDir + e.ID() }
 
 // Listing is all that lies in a repository.
 type Listing struct {
 	// Entries are ordered by cluster and sequence, oldest first.
 	Entries []Entry
-	// Unfinished are objects with the name of a backup and without a manifest: what a run
-	// left that was killed, or is about to finish.
+	// Unfinished are snapshots without a manifest that a run left which was killed, or
+	// which a run is about to finish. The next run removes them.
 	Unfinished []string
-	// Foreign are objects that no run of this program wrote. They are never touched.
+	// Orphans are snapshots whose manifest is lost: no run left them so. They may be sound,
+	// do not count, and stay; Rebuild makes a new manifest.
+	Orphans []Entry
+	// Foreign is what no run of this program wrote, with what it is where that is no file:
+	// "x (a symbolic link)". It is never touched, and never followed.
 	Foreign []string
+
+	marks []Entry // of all that is below unfinished/
 }
 
 // Repository is a store of backups. Its methods may not be called by several goroutines
@@ -73,7 +96,7 @@ type Repository struct {
 
 // List reads every manifest, and looks whether what it describes is there.
 func (r *Repository) List(ctx context.Context) (*Listing, error) {
-	objects, manifests := map[string]store.Object{}, map[string]store.Object{}
+	objects, manifests, marks := map[string]store.Object{}, map[string]store.Object{}, map[string]bool{}
 	l := &Listing{}
 	for o, err := range r.Store.List(ctx, "") {
 		if err != nil {
@@ -83,15 +106,28 @@ func (r *Repository) List(ctx context.Context) (*Listing, error) {
 		case strings.HasPrefix(o.Name, "locks/"):
 		case ours(o.Name, snapshotsDir, ""):
 			objects[strings.TrimPrefix(o.Name, snapshotsDir)] = o
+		case ours(o.Name, unfinishedDir, ""):
+			marks[strings.TrimPrefix(o.Name, unfinishedDir)] = true
 		case ours(o.Name, manifestsDir, ".json"):
 			manifests[strings.TrimSuffix(strings.TrimPrefix(o.Name, manifestsDir), ".json")] = o
 		default:
 			l.Foreign = append(l.Foreign, o.Name)
 		}
 	}
+	if f, ok := r.Store.(store.Strangers); ok {
+		for name, err := range f.Strangers(ctx) {
+			if err != nil {
+				return nil, fmt.Errorf("list backups: %w", err)
+			}
+			if !ownFolder(name) {
+				l.Foreign = append(l.Foreign, name)
+			}
+		}
+		slices.Sort(l.Foreign)
+	}
 	for id := range manifests {
-		cluster, name, _ := strings.Cut(id, "/")
-		e := Entry{Cluster: cluster, Name: name, Bytes: -1}
+		e := entryOf(id, -1)
+		cluster, name := e.Cluster, e.Name
 		m, err := r.manifest(ctx, &e)
 		switch {
 		case errors.Is(err, ErrManifest):
@@ -114,14 +150,66 @@ func (r *Repository) List(ctx context.Context) (*Listing, error) {
 		l.Entries = append(l.Entries, e)
 		delete(objects, id)
 	}
-	for id := range objects {
-		l.Unfinished = append(l.Unfinished, snapshotsDir+id)
+	for id, o := range objects {
+		if marks[id] {
+			l.Unfinished = append(l.Unfinished, snapshotsDir+id)
+		} else {
+			l.Orphans = append(l.Orphans, entryOf(id, o.Bytes))
+		}
+	}
+	for id := range marks {
+		l.marks = append(l.marks, entryOf(id, -1))
 	}
 	slices.Sort(l.Unfinished)
-	slices.SortFunc(l.Entries, func(a, b Entry) int {
-		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.sequence(), b.sequence()), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(l.Entries, byAge)
+	slices.SortFunc(l.marks, byAge)
+	slices.SortFunc(l.Orphans, byAge)
 	return l, nil
+}
+
+// byAge orders by cluster and sequence.
+func byAge(a, b Entry) int {
+	return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.sequence(), b.sequence()), cmp.Compare(a.Name, b.Name))
+}
+
+// Clusters returns the ids of the clusters that have a backup, in order.
+func (l *Listing) Clusters() []string {
+	var all []string
+	for i := range l.Entries {
+		all = append(all, l.Entries[i].Cluster)
+	}
+	return slices.Compact(all) // entries are ordered by cluster
+}
+
+func entryOf(id string, bytes int64) Entry {
+	cluster, name, _ := strings.Cut(id, "/")
+	return Entry{Cluster: cluster, Name: name, Bytes: bytes}
+}
+
+// given returns the highest sequence that a name of a cluster has had, whatever became of
+// it: a name is given once.
+func (l *Listing) given(cluster string) (n int64) {
+	for _, all := range [][]Entry{l.Entries, l.Orphans, l.marks} {
+		for i := range all {
+			if e := &all[i]; e.Cluster == cluster {
+				n = max(n, e.sequence())
+			}
+		}
+	}
+	return n
+}
+
+// ownFolder tells whether an empty folder is one that a repository makes.
+func ownFolder(stranger string) bool {
+	name, ok := strings.CutSuffix(stranger, "/ (an empty folder)")
+	top, cluster, _ := strings.Cut(name, "/")
+	switch top + "/" {
+	case snapshotsDir, manifestsDir, unfinishedDir:
+		return ok && (cluster == "" || isHex(cluster))
+	case "locks/":
+		return ok && cluster == ""
+	}
+	return false
 }
 
 // ours tells whether a run of this program gave the name.
@@ -171,19 +259,31 @@ func (r *Repository) read(ctx context.Context, name string, most int64) ([]byte,
 // named. The latest is the last one that was taken, damaged or not: who wants an older one
 // instead says so.
 func (l *Listing) Find(ref string) (*Entry, error) {
+	return find(l.Entries, ref)
+}
+
+// FindOrphan is Find among the snapshots without a manifest; latest is none of them.
+func (l *Listing) FindOrphan(ref string) (*Entry, error) {
+	if ref == "latest" || strings.HasSuffix(ref, "/latest") {
+		return nil, fmt.Errorf("no backup %q without a manifest: %w", ref, store.ErrNotExist)
+	}
+	return find(l.Orphans, ref)
+}
+
+func find(entries []Entry, ref string) (*Entry, error) {
 	cluster, name, qualified := strings.Cut(ref, "/")
 	if !qualified {
 		cluster, name = "", ref
 	}
 	var found []*Entry
 	clusters := map[string]bool{}
-	for i := range l.Entries {
-		e := &l.Entries[i]
+	for i := range entries {
+		e := &entries[i]
 		if qualified && e.Cluster != cluster {
 			continue
 		}
 		latest := name == "latest"
-		if latest || e.Name == name || fmt.Sprint(e.sequence()) == name {
+		if latest || e.Is(ref) {
 			if latest && clusters[e.Cluster] { // entries come oldest first
 				found[len(found)-1] = e
 				continue
@@ -247,15 +347,23 @@ func (r *Repository) FetchDamaged(ctx context.Context, e *Entry, path string) er
 		return err
 	}
 	defer t.abandon()
+	if err := r.fetchRaw(ctx, e, t.f); err != nil {
+		return err
+	}
+	return t.commit()
+}
+
+// fetchRaw writes a backup into w as it is stored.
+func (r *Repository) fetchRaw(ctx context.Context, e *Entry, w io.Writer) error {
 	rc, err := r.Store.Get(ctx, e.object())
 	if err != nil {
 		return fmt.Errorf("read backup %s: %w", e.ID(), err)
 	}
 	defer rc.Close()
-	if _, err := io.CopyBuffer(struct{ io.Writer }{t.f}, struct{ io.Reader }{ctxReader{ctx, rc}}, make([]byte, 1<<20)); err != nil {
+	if _, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{ctxReader{ctx, rc}}, make([]byte, 1<<20)); err != nil {
 		return fmt.Errorf("read backup %s: %w", e.ID(), err)
 	}
-	return t.commit()
+	return nil
 }
 
 // FetchFile is Fetch into a new private file, which the caller removes.
@@ -410,10 +518,79 @@ func (r *Repository) doubtful(l *Listing, decisions []retention.Decision, sound,
 func (r *Repository) remove(ctx context.Context, l *Listing, id string) error {
 	i := slices.IndexFunc(l.Entries, func(e Entry) bool { return e.ID() == id })
 	e := &l.Entries[i]
-	for _, name := range []string{e.manifestName(), e.object()} {
+	return r.discard(ctx, e)
+}
+
+// discard removes a backup, with or without a manifest, so that a run that is killed
+// meanwhile leaves what the next one removes.
+func (r *Repository) discard(ctx context.Context, e *Entry) error {
+	if err := r.setMark(ctx, e); err != nil {
+		return fmt.Errorf("remove backup %s: %w", e.ID(), err)
+	}
+	for _, name := range []string{e.manifestName(), e.object(), e.mark()} {
 		if err := r.Store.Delete(ctx, name); err != nil && !errors.Is(err, store.ErrNotExist) {
-			return fmt.Errorf("remove backup %s: %w", id, err)
+			return fmt.Errorf("remove backup %s: %w", e.ID(), err)
 		}
 	}
 	return nil
+}
+
+// marked is what stands in a mark; its name is what counts.
+const marked = "A run is about to store this backup or to remove it, or was killed. The next run tidies up.\n"
+
+func (r *Repository) setMark(ctx context.Context, e *Entry) error {
+	return r.Store.Put(ctx, e.mark(), strings.NewReader(marked), int64(len(marked)), sha256.Sum256([]byte(marked)), store.PutOptions{Replace: true})
+}
+
+// unmark takes a mark away that has done its work.
+func (r *Repository) unmark(ctx context.Context, e *Entry) error {
+	if err := r.Store.Delete(ctx, e.mark()); err != nil && !errors.Is(err, store.ErrNotExist) {
+		return fmt.Errorf("finish backup %s: %w", e.ID(), err)
+	}
+	return nil
+}
+
+// tidy removes what runs left that were killed, as l has it, and returns the names of
+// snapshots that went. The caller holds the lock, which says that nobody is about to finish
+// them. A backup that has its manifest stays.
+func (r *Repository) tidy(ctx context.Context, l *Listing) (gone []string, err error) {
+	whole := map[string]bool{}
+	for i := range l.Entries {
+		whole[l.Entries[i].ID()] = true
+	}
+	for i := range l.marks {
+		e := &l.marks[i]
+		if !whole[e.ID()] {
+			switch err := r.Store.Delete(ctx, e.object()); {
+			case err == nil:
+				gone = append(gone, e.object())
+			case !errors.Is(err, store.ErrNotExist):
+				return gone, fmt.Errorf("remove what a run left that was killed: %w", err)
+			}
+		}
+		if err := r.unmark(ctx, e); err != nil {
+			return gone, err
+		}
+	}
+	return gone, nil
+}
+
+// RemoveOrphans removes the snapshots whose manifest is lost, under the repository's lock,
+// which the caller holds. With dryRun it removes nothing.
+func (r *Repository) RemoveOrphans(ctx context.Context, dryRun bool) ([]PruneDecision, error) {
+	l, err := r.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var gone []PruneDecision
+	for i := range l.Orphans {
+		e := &l.Orphans[i]
+		if !dryRun {
+			if err := r.discard(ctx, e); err != nil {
+				return gone, err
+			}
+		}
+		gone = append(gone, PruneDecision{ID: e.ID(), Reasons: []string{"it has no manifest"}})
+	}
+	return gone, nil
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -296,7 +298,14 @@ func TestRunLockAndLeftovers(t *testing.T) {
 	cluster, _, _ := strings.Cut(first.ID, "/")
 	left := filepath.Join(dir, "snapshots", cluster, "000002-r9-20260101T000000Z.db")
 	write(t, left, []byte("half"))
-	if l := list(t, r); len(l.Unfinished) != 1 || len(l.Entries) != 1 {
+	mark := filepath.Join(dir, "unfinished", cluster, filepath.Base(left))
+	for _, m := range []string{mark, filepath.Join(filepath.Dir(mark), filepath.Base(first.ID))} { // killed before its end, and after
+		if err := os.MkdirAll(filepath.Dir(m), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, m, []byte("x"))
+	}
+	if l := list(t, r); len(l.Unfinished) != 1 || len(l.Entries) != 1 || len(l.Orphans) != 0 {
 		t.Errorf("%+v", l)
 	}
 	change(t, c, "k2")
@@ -306,6 +315,112 @@ func TestRunLockAndLeftovers(t *testing.T) {
 	}
 	if _, err := os.Stat(left); err == nil {
 		t.Error("what the killed run left is still there")
+	}
+	if l := list(t, r); len(l.Entries) != 2 || len(files(t, dir)) != 4 {
+		t.Errorf("%+v", l)
+	}
+}
+
+// A backup whose manifest was lost is not taken for what a killed run left: it stays, is
+// told, and gets its manifest back by what it says itself, or from a copy.
+func TestLostManifest(t *testing.T) {
+	t.Parallel()
+	c := sourcetest.Sandboxed(t, nil)
+	r, dir := repository(t)
+	other, _ := repository(t)
+	k := &clock{time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	o := runOptions(t, k.Now)
+	var runs []*backup.Run
+	for i := range 3 {
+		change(t, c, fmt.Sprint("k", i))
+		o.Save.Compress = i == 1
+		run, err := r.Run(t.Context(), c, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, run)
+	}
+	if _, err := r.Copy(t.Context(), other, o.Dir); err != nil {
+		t.Fatal(err)
+	}
+	lose := func(run *backup.Run) {
+		if err := os.Remove(filepath.Join(dir, "manifests", filepath.FromSlash(run.ID)+".json")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lose(runs[1])
+	lose(runs[2])
+	o.Policy = retention.Policy{Last: 1}
+	change(t, c, "more")
+	run, err := r.Run(t.Context(), c, o)
+	if err != nil || len(run.Cleaned) != 0 || run.Manifest.Sequence != 4 {
+		t.Fatalf("%+v, %v", run, err)
+	}
+	l := list(t, r)
+	if len(l.Entries) != 1 || len(l.Orphans) != 2 || len(l.Unfinished) != 0 || l.Orphans[0].ID() != runs[1].ID {
+		t.Fatalf("%+v", l)
+	}
+	// Made anew.
+	if _, err := l.FindOrphan("latest"); !errors.Is(err, store.ErrNotExist) {
+		t.Errorf("the latest orphan: %v", err)
+	}
+	e, err := l.FindOrphan("2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := r.Rebuild(t.Context(), e, o.Dir, backup.VerifyOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := *runs[1].Manifest
+	want.Self, want.Rebuilt = m.Self, true
+	want.MemberID, want.Endpoint, want.EtcdVersion, want.StorageVersion, want.Host, want.Tool = "", "", "", "", "", ""
+	want.FloorRevision, want.DurationSeconds, want.Finished = 0, 0, want.Started
+	if !reflect.DeepEqual(*m, want) {
+		t.Errorf("%+v\nwant\n%+v", *m, want)
+	}
+	if e, err := list(t, r).Find("2"); err != nil || r.Fetch(t.Context(), e, io.Discard) != nil {
+		t.Errorf("%+v, %v", e, err)
+	}
+	// From a copy, after a look at every byte.
+	copied, err := other.Copy(t.Context(), r, o.Dir)
+	if err != nil || len(copied.Failed) != 0 || !slices.Contains(copied.Copied, runs[2].ID) {
+		t.Errorf("%+v, %v", copied, err)
+	}
+	if l := list(t, r); len(l.Orphans) != 0 || len(l.Entries) != 4 {
+		t.Errorf("%+v", l)
+	}
+	// One that is damaged gets none, from nowhere.
+	lose(runs[2])
+	path := filepath.Join(dir, "snapshots", filepath.FromSlash(runs[2].ID))
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 1
+	write(t, path, b)
+	e, err = list(t, r).FindOrphan("3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Rebuild(t.Context(), e, o.Dir, backup.VerifyOptions{}); !errors.Is(err, keyspace.ErrCorrupt) {
+		t.Errorf("a damaged one: %v", err)
+	}
+	if copied, err := other.Copy(t.Context(), r, o.Dir); err != nil || len(copied.Failed) != 1 {
+		t.Errorf("%+v, %v", copied, err)
+	}
+	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, b) {
+		t.Error("the damaged one was touched")
+	}
+	// They go when they are told to.
+	if gone, err := r.RemoveOrphans(t.Context(), true); err != nil || len(gone) != 1 || len(list(t, r).Orphans) != 1 {
+		t.Errorf("%+v, %v", gone, err)
+	}
+	if gone, err := r.RemoveOrphans(t.Context(), false); err != nil || len(gone) != 1 || len(list(t, r).Orphans) != 0 {
+		t.Errorf("%+v, %v", gone, err)
+	}
+	if left, err := os.ReadDir(o.Dir); err != nil || len(left) != 1 {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
 

@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"path/filepath"
-	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -58,7 +56,8 @@ type Run struct {
 // another one gets store.ErrLocked.
 //
 // Whatever ends it, the repository stays valid: until its manifest is there a backup does
-// not count, and the next run removes what was left. Nothing is removed by the policy
+// not count, and the next run removes what was left. A backup whose manifest was lost is
+// not taken for that: it stays. Nothing is removed by the policy
 // before the new backup is complete. When only that fails, the run is returned with
 // the error.
 func (r *Repository) Run(ctx context.Context, client *clientv3.Client, o RunOptions) (_ *Run, err error) {
@@ -83,20 +82,13 @@ func (r *Repository) Run(ctx context.Context, client *clientv3.Client, o RunOpti
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.Remove(file)) }()
-	for i := range before.Entries {
-		if e := &before.Entries[i]; e.Cluster == m.ClusterID {
-			m.Sequence = max(m.Sequence, e.sequence())
-		}
-	}
-	for _, name := range before.Unfinished { // a name is given once
-		if e := (Entry{Name: path.Base(name)}); strings.HasPrefix(name, snapshotsDir+m.ClusterID+"/") {
-			m.Sequence = max(m.Sequence, e.sequence())
-		}
-	}
-	m.Sequence++
+	m.Sequence = before.given(m.ClusterID) + 1
 	e := &Entry{Cluster: m.ClusterID, Name: nameOf(m), Manifest: m}
 	m.File = e.Name
 	out := &Run{ID: e.ID(), Manifest: m}
+	if err := r.setMark(ctx, e); err != nil {
+		return nil, fmt.Errorf("store backup %s: %w", e.ID(), err)
+	}
 	if err := r.upload(ctx, e, file, o); err != nil {
 		return nil, err
 	}
@@ -111,12 +103,11 @@ func (r *Repository) Run(ctx context.Context, client *clientv3.Client, o RunOpti
 		return nil, fmt.Errorf("store the manifest of %s: %w", e.ID(), err)
 	}
 	out.Seconds = o.Now().Sub(start).Seconds()
-	// The lock says that nobody is about to finish what lay there before.
-	for _, name := range before.Unfinished {
-		if err := r.Store.Delete(ctx, name); err != nil && !errors.Is(err, store.ErrNotExist) {
-			return out, fmt.Errorf("remove what a run left that was killed: %w", err)
-		}
-		out.Cleaned = append(out.Cleaned, name)
+	if err := r.unmark(ctx, e); err != nil {
+		return out, err
+	}
+	if out.Cleaned, err = r.tidy(ctx, before); err != nil {
+		return out, err
 	}
 	if o.Policy != (retention.Policy{}) {
 		if out.Pruned, err = r.Prune(ctx, o.Policy, o, false); err != nil {
@@ -224,9 +215,15 @@ func (r *Repository) Copy(ctx context.Context, dst *Repository, dir string) (_ *
 	if err != nil {
 		return nil, err
 	}
-	there := map[string]bool{}
+	if _, err := dst.tidy(ctx, to); err != nil {
+		return nil, err
+	}
+	there, orphans := map[string]bool{}, map[string]bool{}
 	for i := range to.Entries {
 		there[to.Entries[i].ID()] = true
+	}
+	for i := range to.Orphans {
+		orphans[to.Orphans[i].ID()] = true
 	}
 	c := &Copied{Copied: []string{}}
 	for i := range from.Entries {
@@ -235,7 +232,7 @@ func (r *Repository) Copy(ctx context.Context, dst *Repository, dir string) (_ *
 			c.There++
 			continue
 		}
-		err := r.copyOne(ctx, dst, e, dir)
+		err := r.copyOne(ctx, dst, e, dir, orphans[e.ID()])
 		switch {
 		case errors.Is(err, keyspace.ErrCorrupt), errors.Is(err, ErrManifest):
 			c.Failed = append(c.Failed, err.Error())
@@ -248,14 +245,31 @@ func (r *Repository) Copy(ctx context.Context, dst *Repository, dir string) (_ *
 	return c, nil
 }
 
-func (r *Repository) copyOne(ctx context.Context, dst *Repository, e *Entry, dir string) (err error) {
+// copyOne copies one backup. Where its snapshot is there already, without a manifest, that
+// is compared, and gets the manifest.
+func (r *Repository) copyOne(ctx context.Context, dst *Repository, e *Entry, dir string, orphan bool) (err error) {
+	b, err := r.read(ctx, e.manifestName(), maxManifest+1)
+	if err != nil {
+		return err
+	}
+	if _, err := ParseManifest(b); err != nil {
+		return err
+	}
+	if orphan {
+		var stored *StoredError
+		if err := dst.Fetch(ctx, e, io.Discard); errors.As(err, &stored) {
+			return &StoredError{ID: e.ID(), Reason: fmt.Sprintf("in %s another one has its name and no manifest", dst.Store)}
+		} else if err != nil {
+			return err
+		}
+		return dst.put(ctx, e.manifestName(), b)
+	}
 	file, err := r.FetchFile(ctx, e, dir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.Remove(file)) }()
-	// A run that was killed may have left the object and no manifest.
-	if err := dst.Store.Delete(ctx, e.object()); err != nil && !errors.Is(err, store.ErrNotExist) {
+	if err := dst.setMark(ctx, e); err != nil {
 		return err
 	}
 	if err := dst.upload(ctx, e, file, RunOptions{}); err != nil {
@@ -264,12 +278,8 @@ func (r *Repository) copyOne(ctx context.Context, dst *Repository, e *Entry, dir
 	if _, err := dst.arrived(ctx, e, false); err != nil {
 		return err
 	}
-	b, err := r.read(ctx, e.manifestName(), maxManifest+1)
-	if err != nil {
+	if err := dst.put(ctx, e.manifestName(), b); err != nil {
 		return err
 	}
-	if _, err := ParseManifest(b); err != nil {
-		return err
-	}
-	return dst.put(ctx, e.manifestName(), b)
+	return dst.unmark(ctx, e)
 }

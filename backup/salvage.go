@@ -21,9 +21,12 @@ type Salvaged struct {
 	Records int64  `json:"records"`
 	Keys    int64  `json:"keys"` // live at the newest revision
 	// Carved are the records that were found outside of the tree of pages.
-	Carved   int64     `json:"carved"`
-	Lost     int       `json:"lost"` // findings that are damage
-	Findings []Finding `json:"findings"`
+	Carved int64 `json:"carved"`
+	Lost   int   `json:"lost"` // findings that are damage
+	// OnlyChecksum: every entry was kept, and a value may have changed, since the checksum
+	// is wrong. It is one of the findings.
+	OnlyChecksum bool      `json:"onlyChecksum,omitempty"`
+	Findings     []Finding `json:"findings"`
 }
 
 // salvageBatch is how many entries one transaction writes.
@@ -56,6 +59,11 @@ func Salvage(ctx context.Context, path, out string, o dbfile.Options) (_ *Salvag
 	if sum.Records == 0 {
 		return nil, &DamagedError{Endpoint: path, Reason: "nothing of it can be saved", Findings: s.Findings}
 	}
+	if s.Lost == 0 {
+		if err := s.checksum(ctx, src); err != nil {
+			return nil, fmt.Errorf("salvage %s: %w", path, err)
+		}
+	}
 	s.Entries, s.Records, s.Keys, s.Carved = sum.Entries, sum.Records, sum.Keys, sum.Carved
 	if s.Bytes, err = sealFile(target.temp()); err != nil {
 		return nil, fmt.Errorf("salvage %s: %w", path, err)
@@ -64,6 +72,22 @@ func Salvage(ctx context.Context, path, out string, o dbfile.Options) (_ *Salvag
 		return nil, fmt.Errorf("salvage %s: %w", path, err)
 	}
 	return s, nil
+}
+
+// checksum looks at what is left to be wrong with a file in which every page is sound.
+func (s *Salvaged) checksum(ctx context.Context, src *dbfile.Source) error {
+	err := src.CompareTrailer(ctx)
+	var wrong *dbfile.ChecksumError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	s.Findings = append(s.Findings, Finding{Level: LevelSeal, Page: -1, Reason: wrongChecksum(wrong) + "; every entry is kept, and a value may have changed"})
+	s.Lost, s.OnlyChecksum = 1, true
+	return nil
+}
+
+func wrongChecksum(e *dbfile.ChecksumError) string {
+	return fmt.Sprintf("the SHA-256 of its pages is %x, the trailer says %x: it changed after it was saved", e.Got, e.Want)
 }
 
 // fill writes what is sound into the database at temp.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,7 +94,7 @@ func TestSalvage(t *testing.T) {
 		"a value, which only the checksum finds": {func(b []byte) []byte {
 			b[bytes.Index(b, []byte("ClusterIP"))] ^= 1
 			return b
-		}, 0, 0},
+		}, 1, 0},
 		"a leaf page": {func(b []byte) []byte {
 			return damagePage(t, b, 2, func(p []byte) { clear(p[:16]) })
 		}, 1, 60},
@@ -191,5 +192,59 @@ func TestSalvageResurrectsNothing(t *testing.T) {
 	}
 	if s.Carved == 0 || len(got) == len(whole) {
 		t.Errorf("%+v", s)
+	}
+}
+
+// A file whose checksum alone is wrong is kept whole, and said to be wrong.
+func TestSalvageChecksum(t *testing.T) {
+	t.Parallel()
+	whole := corpus.Snapshot(t)
+	path := damaged(t, func(b []byte) []byte {
+		b[len(b)-5] ^= 1
+		return b
+	})
+	out := filepath.Join(t.TempDir(), "out.db")
+	s, err := backup.Salvage(t.Context(), path, out, dbfile.Options{})
+	if err != nil || s.Lost != 1 || !s.OnlyChecksum || s.Findings[len(s.Findings)-1].Level != backup.LevelSeal {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if !maps.Equal(recordsOf(t, out), recordsOf(t, whole)) {
+		t.Error("the new file has other records")
+	}
+	if s, err := backup.Salvage(t.Context(), whole, out+"2", dbfile.Options{}); err != nil || s.Lost != 0 || s.OnlyChecksum {
+		t.Errorf("of a sound one: %+v, %v", s, err)
+	}
+}
+
+// Without its meta pages every page of a file is a lost one, and is found by what it says of
+// itself. What is no database is still said to be none.
+func TestSalvageHeadless(t *testing.T) {
+	t.Parallel()
+	path := damaged(t, func(b []byte) []byte {
+		clear(b[:2*4096])
+		return b
+	})
+	out := filepath.Join(t.TempDir(), "out.db")
+	s, err := backup.Salvage(t.Context(), path, out, dbfile.Options{})
+	if err != nil || s.Lost == 0 || s.OnlyChecksum || s.Carved != s.Records {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if !maps.Equal(recordsOf(t, out), recordsOf(t, corpus.Snapshot(t))) {
+		t.Error("the new file has other records")
+	}
+	r, err := backup.Verify(t.Context(), path, backup.VerifyOptions{Level: backup.LevelHash})
+	if err != nil || r.Verdict != backup.Damaged {
+		t.Errorf("%+v, %v", r, err)
+	}
+	_, err = dbfile.Open(t.Context(), path, dbfile.Options{})
+	if !errors.Is(err, keyspace.ErrCorrupt) || !strings.Contains(err.Error(), "both meta pages were overwritten") {
+		t.Errorf("%v", err)
+	}
+	zeros := damaged(t, func(b []byte) []byte {
+		clear(b)
+		return b
+	})
+	if _, err := backup.Salvage(t.Context(), zeros, out+"2", dbfile.Options{}); !errors.Is(err, keyspace.ErrNotDatabase) {
+		t.Errorf("zeros: %v", err)
 	}
 }

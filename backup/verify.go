@@ -118,7 +118,7 @@ type verification struct {
 //
 // An error is none of the backup's content: it is not there or may not be read, another
 // process writes to it, there is no room to unpack it, or ctx is done. A file that is no
-// database at all is a finding. It takes 24 bytes of memory a record.
+// database at all is a finding; anything but a file, such as a folder without one, is an error. It takes 24 bytes of memory a record.
 func Verify(ctx context.Context, path string, o VerifyOptions) (*Report, error) {
 	v := &verification{path: path, o: o, r: &Report{File: path}}
 	ctx, cancel := context.WithCancel(ctx)
@@ -229,7 +229,7 @@ func (v *verification) verdict() Verdict {
 func (v *verification) file(ctx context.Context) error {
 	st, err := os.Lstat(v.path)
 	if err != nil {
-		return fmt.Errorf("verify: %w", err)
+		return fmt.Errorf("verify: %w", withoutOp(err))
 	}
 	if st.Mode()&fs.ModeSymlink != 0 {
 		v.warn(LevelFile, "it is a symbolic link; what it points to is looked at, and may be another file tomorrow")
@@ -257,6 +257,9 @@ func (v *verification) file(ctx context.Context) error {
 	}
 	if err != nil {
 		v.src = nil
+		if errors.Is(err, keyspace.ErrNotDatabase) && !st.Mode().IsRegular() {
+			return fmt.Errorf("verify: %w", err) // no backup that was damaged, but the wrong argument
+		}
 		return v.notOpened(err)
 	}
 	v.opened = true
@@ -266,6 +269,15 @@ func (v *verification) file(ctx context.Context) error {
 	}
 	v.r.Note = v.src.Note()
 	return nil
+}
+
+// withoutOp leaves the system call out of an error about a file: nobody asked for an lstat.
+func withoutOp(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return fmt.Errorf("%s: %w", path.Path, path.Err)
+	}
+	return err
 }
 
 // locked ends with level 1: what is encrypted can only be compared as it is.
@@ -285,6 +297,7 @@ func (v *verification) locked(ctx context.Context, err error) error {
 // notOpened tells what the file is from what the machine would not do.
 func (v *verification) notOpened(err error) error {
 	var damage *dbfile.CorruptError
+	var foreign *dbfile.NotDatabaseError
 	switch {
 	case errors.As(err, &damage):
 		l := LevelPages
@@ -293,7 +306,10 @@ func (v *verification) notOpened(err error) error {
 		}
 		v.found(Finding{Level: l, Page: damage.Page, Rev: damage.Rev, Reason: damage.Reason})
 		return nil
-	case errors.Is(err, keyspace.ErrNotDatabase), errors.Is(err, keyspace.ErrCorrupt), errors.Is(err, dbfile.ErrUnpack):
+	case errors.As(err, &foreign):
+		v.say(LevelFile, "%s", foreign.Reason())
+		return nil
+	case errors.Is(err, keyspace.ErrCorrupt), errors.Is(err, dbfile.ErrUnpack):
 		v.say(LevelFile, "%v", err)
 		return nil
 	}
@@ -395,7 +411,7 @@ func (v *verification) checksum(ctx context.Context) error {
 	var wrong *dbfile.ChecksumError
 	switch {
 	case errors.As(err, &wrong):
-		v.say(LevelSeal, "the SHA-256 of its pages is %x, the trailer says %x: it changed after it was saved", wrong.Got, wrong.Want)
+		v.say(LevelSeal, "%s", wrongChecksum(wrong))
 		o := v.o.File
 		o.IgnoreChecksum, o.Damaged = true, v.src.Damaged()
 		src, err := dbfile.Open(ctx, v.path, o)

@@ -217,9 +217,13 @@ func TestContextDetect(t *testing.T) {
 			if got := ok(t, env, "get", "app/a", "--db", got["data-dir"], "--db-copy"); !strings.Contains(got, "from "+h.kind) {
 				t.Errorf("get --db: %q", got)
 			}
-			// It is there now, and is not replaced without being told.
-			if r := run(t, env, "context", "detect", "--root", h.root, "--save", "here"); r.code != int(cli.CantCreate) {
+			// It is there now, and another one is not replaced without being told.
+			if r := run(t, env, "context", "detect", "--root", h.root, "--save", "here"); r.code != 0 || !strings.Contains(r.stderr, "nothing was changed") {
 				t.Errorf("save again: %d, %s", r.code, r.stderr)
+			}
+			ok(t, env, "context", "set", "here", "--endpoints", "http://127.0.0.1:1")
+			if r := run(t, env, "context", "detect", "--root", h.root, "--save", "here"); r.code != int(cli.CantCreate) {
+				t.Errorf("save over another: %d, %s", r.code, r.stderr)
 			}
 			ok(t, env, "context", "detect", "--root", h.root, "--save", "HERE", "--force", "--use")
 			ok(t, env, "get", "app/a")

@@ -4,13 +4,11 @@ package commands
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -130,7 +128,7 @@ func finish(ctx context.Context, env *cli.Env, err error) int {
 		return child.Code
 	}
 	d := cli.Describe(err)
-	report(env, d)
+	env.Report(d)
 	if env.DropIn() {
 		if d.DropIn != 0 {
 			return d.DropIn
@@ -143,61 +141,6 @@ func finish(ctx context.Context, env *cli.Env, err error) int {
 func isSignal(ctx context.Context) bool {
 	var s *cli.SignalError
 	return errors.As(context.Cause(ctx), &s)
-}
-
-// errorView is the form of an error in the JSON formats.
-type errorView struct {
-	Code      int    `json:"code"`
-	Class     string `json:"class"`
-	Retryable bool   `json:"retryable"`
-	Message   string `json:"message"`
-	Hint      string `json:"hint,omitempty"`
-	Endpoint  string `json:"endpoint,omitempty"`
-	Revision  int64  `json:"revision,omitempty"`
-}
-
-func report(env *cli.Env, d *cli.Error) {
-	if !env.DropIn() && jsonErrors(env) {
-		b, err := json.Marshal(errorView{int(d.Code), d.Class, d.Retryable, message(d), d.Hint, d.Endpoint, d.Revision})
-		if err == nil {
-			fmt.Fprintln(env.Stderr, string(b))
-			return
-		}
-	}
-	fmt.Fprintln(env.Stderr, "Error: "+cleanLines(message(d)))
-	if d.Hint != "" {
-		fmt.Fprintln(env.Stderr, "Hint: "+cleanLines(d.Hint))
-	}
-}
-
-// message leaves gRPC's own words out: the class says the same.
-func message(d *cli.Error) string { return grpcWords.ReplaceAllString(d.Error(), "") }
-
-var grpcWords = regexp.MustCompile(`rpc error: code = \w+ desc = `)
-
-// cleanLines keeps the line breaks of a message, which are ours, and nothing
-// else that a terminal would act on.
-func cleanLines(s string) string {
-	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
-	for i, l := range lines {
-		lines[i] = output.CleanLine(l)
-	}
-	return strings.Join(lines, "\n")
-}
-
-func jsonErrors(env *cli.Env) bool {
-	if env.Flags == nil {
-		return false
-	}
-	s, err := env.Settings()
-	if err != nil {
-		return false
-	}
-	switch s.WriteOut {
-	case string(output.JSON), string(output.JSONL):
-		return true
-	}
-	return false
 }
 
 // group ids of the command list.

@@ -31,14 +31,12 @@ const rootLong = `etcdctl-plus reads, checks and tends etcd, and Kubernetes' dat
 Every reading command works on a live cluster (--endpoints) and on a file
 (--db): a snapshot, a member's database, or a data folder.
 
-Started under the name etcdctl (a symlink will do) get, put, del and watch take
-its flags, environment, output and exit codes; its other commands are on their
-way.`
+Started under the name etcdctl or etcdutl (a symbolic link will do) it is a drop-in:
+the same commands, flags, variables, output and exit codes.`
 
-const dropInLong = `etcdctl-plus under another's name: the same flags, environment, output and exit
-codes as the real program, for the commands listed here. The others are on their
-way; until then use the real one for them. Under its own name the program can do
-more: see etcdctl-plus --help.`
+const dropInLong = `etcdctl-plus under another's name: the same commands, flags, environment, output and
+exit codes as the real program. Under its own name it asks before it destroys something,
+and can do more: see etcdctl-plus --help.`
 
 // settings are cobra's, for the whole program.
 var settings = sync.OnceFunc(func() {
@@ -63,6 +61,9 @@ func NewRoot(env *cli.Env) *cobra.Command {
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if args := c.Flags().Args(); !c.HasParent() && len(args) > 0 {
+			return wrongCommand(c, args) // its flags are unknown because it is
+		}
 		return cli.WithHint(&cli.Error{Code: cli.Usage, Err: err, DropIn: 1}, "`"+c.CommandPath()+" --help` lists the flags")
 	})
 	env.Flags = globalFlags(root.PersistentFlags(), env)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,7 +34,21 @@ func runAs(t *testing.T, name string, env map[string]string, args ...string) res
 	var out, errs bytes.Buffer
 	e := cli.NewEnv(name, strings.NewReader(""), &out, &errs, func(k string) string { return env[k] })
 	code := commands.Run(context.Background(), e, args)
+	if i := slices.Index(args, "-w"); i >= 0 && i+1 < len(args) && (args[i+1] == "json" || args[i+1] == "jsonl") {
+		objectsOnly(t, errs.String())
+	}
 	return result{out.String(), errs.String(), code}
+}
+
+// objectsOnly checks that what went to stderr with a JSON format is an object a line.
+func objectsOnly(t *testing.T, stderr string) {
+	t.Helper()
+	for line := range strings.Lines(stderr) {
+		var v map[string]any
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			t.Errorf("stderr has %q among JSON: %v", line, err)
+		}
+	}
 }
 
 // ok is run for a command that must succeed.

@@ -26,6 +26,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sandbox"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/sourcetest/corpus"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sourcetest/server"
 )
 
@@ -605,5 +606,82 @@ func TestSaveProgress(t *testing.T) {
 	}
 	if !regexp.MustCompile(`snapshot: [0-9.]+ [KM]iB of [0-9.]+ MiB \([0-9]+ %\), [0-9.]+ [KM]iB/s, [0-9]+s left`).Match(out) || !bytes.Contains(out, []byte("Snapshot saved at")) {
 		t.Errorf("%q", out)
+	}
+}
+
+// A full disk ends an extract with 74, and nothing of it stays; with room it works.
+func TestExtractDiskFull(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("a small file system cannot be mounted here: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, 0) })
+	db := filepath.Join(t.TempDir(), "snapshot.db")
+	if err := corpus.Unpack("snapshot.db.gz", db); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "there"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []string{"a/b", "there"} {
+		r := run(t, nil, "snapshot", "extract", db, "/registry/", "--to", filepath.Join(dir, to), "-w", "json")
+		if r.code != 74 || r.stdout != "" || !strings.Contains(r.stderr, "no space left") {
+			t.Errorf("%s: exit code %d\n%s%s", to, r.code, r.stdout, r.stderr)
+		}
+	}
+	var left []string
+	err := filepath.WalkDir(dir, func(p string, _ os.DirEntry, err error) error {
+		left = append(left, strings.TrimPrefix(p, dir))
+		return err
+	})
+	if err != nil || strings.Join(left, " ") != " /there" {
+		t.Errorf("left: %q, %v", left, err)
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=16m"); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []string{"a/b", "there"} {
+		ok(t, nil, "snapshot", "extract", db, "/registry/", "--to", filepath.Join(dir, to))
+	}
+}
+
+// What was restored is on the disk before the folder has its name, and the name after.
+func TestRestoreSynced(t *testing.T) {
+	t.Parallel()
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skip("strace is not installed")
+	}
+	dir := t.TempDir()
+	db := filepath.Join(t.TempDir(), "snapshot.db")
+	if err := corpus.Unpack("snapshot.db.gz", db); err != nil {
+		t.Fatal(err)
+	}
+	trace := filepath.Join(t.TempDir(), "trace")
+	cmd := exec.Command(strace, "-f", "-y", "-o", trace, "-e", "trace=fsync,fdatasync,rename,renameat,renameat2", ours(t, "etcdctl-plus"), "snapshot", "restore", db, "--data-dir", filepath.Join(dir, "new"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		if strings.Contains(string(out), "ptrace") {
+			t.Skipf("nothing can be traced here: %s", out)
+		}
+		t.Fatalf("%v\n%s", err, out)
+	}
+	b, err := os.ReadFile(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := regexp.QuoteMeta(dir) + `/\.new\.etcdctl-plus-[^/>"]*/data`
+	placed := regexp.MustCompile(`rename.*"` + work + `",.*/new"`).FindIndex(b)
+	if placed == nil {
+		t.Fatalf("the folder got its name in no step\n%s", b)
+	}
+	before, after := b[:placed[0]], b[placed[1]:]
+	for _, name := range []string{`/member/snap/db`, `/member/snap`, `/member/wal/[0-9a-f]{16}-[0-9a-f]{16}\.wal`, `/member/wal`, `/member`, ``} {
+		if !regexp.MustCompile(`sync\(\d+<` + work + name + `>`).Match(before) {
+			t.Errorf("%q was not synced before the folder got its name\n%s", name, b)
+		}
+	}
+	if !regexp.MustCompile(`fsync\(\d+<` + regexp.QuoteMeta(dir) + `>`).Match(after) {
+		t.Errorf("the name was not synced\n%s", b)
 	}
 }

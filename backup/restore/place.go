@@ -403,3 +403,8 @@ func syncPath(name string) error {
 	}
 	return nil
 }
+
+func exists(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil
+}

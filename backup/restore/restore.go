@@ -201,7 +201,14 @@ type FindingsError struct {
 }
 
 func (e *FindingsError) Error() string {
-	return fmt.Sprintf("%s is damaged (%d findings); nothing was written", e.Report.File, e.Report.Damage)
+	return fmt.Sprintf("%s is damaged (%s); nothing was written", e.Report.File, findings(e.Report.Damage))
+}
+
+func findings(n int) string {
+	if n == 1 {
+		return "1 finding"
+	}
+	return fmt.Sprintf("%d findings", n)
 }
 
 // Unwrap makes errors.Is(err, keyspace.ErrCorrupt) true.
@@ -352,7 +359,12 @@ func (p *Plan) verify(ctx context.Context) error {
 		return fmt.Errorf("restore: %w", err)
 	}
 	if before.IsDir() {
-		return &dbfile.NotDatabaseError{Path: p.Snapshot, What: "a folder", Hint: "of a data folder give the file member/snap/db, with --skip-hash-check; what only its write-ahead log has is not in it"}
+		e := &dbfile.NotDatabaseError{Path: p.Snapshot, What: "a folder"}
+		if db := filepath.Join(p.Snapshot, "member", "snap", "db"); exists(db) {
+			e.What = "a member's data folder"
+			e.Hint = fmt.Sprintf("`snapshot restore %s --skip-hash-check` restores its database, without what only its write-ahead log has; --db %s reads both", db, p.Snapshot)
+		}
+		return e
 	}
 	damage := map[backup.Level]int{}
 	p.Verified, err = backup.Verify(ctx, p.Snapshot, backup.VerifyOptions{

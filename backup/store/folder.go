@@ -40,6 +40,13 @@ func openFolder(where string, o Options) (*folder, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, &Error{Op: "open", Store: where, Kind: ErrConfig, Err: errText("no such folder")}
 	case err != nil:
+		if i, serr := os.Stat(where); serr == nil && !i.IsDir() {
+			return nil, &Error{Op: "open", Store: where, Kind: ErrConfig, Err: errText("it is no folder")}
+		}
+		var path *fs.PathError
+		if errors.As(err, &path) {
+			err = path.Err // the path is in the message already
+		}
 		return nil, &Error{Op: "open", Store: where, Err: err}
 	}
 	return &folder{root: root, path: where, swept: map[string]bool{}}, nil
@@ -125,6 +132,10 @@ func fileType(m fs.FileMode) string {
 		return "a folder"
 	case fs.ModeSymlink:
 		return "a symbolic link"
+	case fs.ModeNamedPipe:
+		return "a named pipe"
+	case fs.ModeSocket:
+		return "a socket"
 	}
 	return "no regular file"
 }
@@ -307,16 +318,66 @@ func (s *folder) walk(ctx context.Context, dir, prefix string, yield func(Object
 	return true
 }
 
-func (s *folder) entries(dir string) ([]string, error) {
-	if dir == "" {
-		dir = "."
+// Strangers is a walk of its own: what it yields is not listed.
+func (s *folder) Strangers(ctx context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) { s.strangers(ctx, ".", yield) }
+}
+
+func (s *folder) strangers(ctx context.Context, dir string, yield func(string, error) bool) bool {
+	list, err := s.read(dir)
+	if errors.Is(err, fs.ErrNotExist) || isNotDir(err) {
+		return true // it went meanwhile
 	}
+	if err != nil {
+		yield("", fail(ctx, "list", s.path, dir, err))
+		return false
+	}
+	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	for _, e := range list {
+		if err := ctx.Err(); err != nil {
+			yield("", fail(ctx, "list", s.path, "", err))
+			return false
+		}
+		name := path.Join(dir, e.Name())
+		switch {
+		case e.IsDir():
+			if !s.strangers(ctx, name, yield) {
+				return false
+			}
+			continue
+		case strings.HasPrefix(e.Name(), ours):
+			continue
+		case e.Type().IsRegular() && CheckName(name) == nil:
+			continue
+		}
+		what := "no name of an object"
+		if !e.Type().IsRegular() {
+			what = fileType(e.Type())
+		}
+		if !yield(fmt.Sprintf("%s (%s)", name, what), nil) {
+			return false
+		}
+	}
+	if len(list) == 0 && dir != "." {
+		return yield(dir+"/ (an empty folder)", nil)
+	}
+	return true
+}
+
+func (s *folder) read(dir string) ([]fs.DirEntry, error) {
 	f, err := s.root.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	list, err := f.ReadDir(-1)
+	return f.ReadDir(-1)
+}
+
+func (s *folder) entries(dir string) ([]string, error) {
+	if dir == "" {
+		dir = "."
+	}
+	list, err := s.read(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -110,6 +110,14 @@ type Store interface {
 	Close() error
 }
 
+// Strangers is what a Store also is where things can lie that are no objects.
+type Strangers interface {
+	// Strangers yields what lies in the store and is no object, nor a temporary file of
+	// this program: "x (a symbolic link)", "x/ (an empty folder)". Nothing of it is opened
+	// or followed. Control characters in names stay as they are.
+	Strangers(ctx context.Context) iter.Seq2[string, error]
+}
+
 // Object describes what is stored under a name.
 type Object struct {
 	Name    string

@@ -24,7 +24,7 @@ type group struct {
 
 var groups = []group{
 	{"start", benchStart}, {"keys", benchKeys}, {"dump", benchDump}, {"transcode", benchTranscode}, {"get", benchGet}, {"history", benchHistory},
-	{"load", benchLoad}, {"hash", benchHash}, {"restore", benchRestore}, {"save", benchSave}, {"verify", benchVerify},
+	{"load", benchLoad}, {"watch", benchWatch}, {"hash", benchHash}, {"restore", benchRestore}, {"save", benchSave}, {"verify", benchVerify},
 }
 
 // row is one line of the table; p99 holds idle, ours, peer.
@@ -227,6 +227,72 @@ func (b *bencher) compareOnce(ctx context.Context, c command) (sample, error) {
 		return sample{}, err
 	}
 	return s[0], nil
+}
+
+// benchWatch reads a backlog of a million events, a hundred to a revision, through a watch,
+// and tells what the server's part of it was.
+func benchWatch(ctx context.Context, b *bencher) error {
+	srv, err := b.serve(ctx, "")
+	if err != nil {
+		return err
+	}
+	defer srv.close()
+	events := 1_000_000
+	if b.small {
+		events = 20_000
+	}
+	value := strings.Repeat("v", 100)
+	for i := 0; i < events; i += 100 {
+		var ops []clientv3.Op
+		for j := range 100 {
+			ops = append(ops, clientv3.OpPut(fmt.Sprintf("bench/%07d", i+j), value))
+		}
+		if _, err := srv.client.Txn(ctx).Then(ops...).Commit(); err != nil {
+			return err
+		}
+	}
+	const end = "the last event"
+	if _, err := srv.client.Put(ctx, "bench/x", end); err != nil {
+		return err
+	}
+	idle := srv.idleP99(ctx)
+	watch := func(program string) command {
+		return command{args: []string{program, "watch", "bench/", "--prefix", "--rev", "1"}, endpoint: srv.endpoint, until: end}
+	}
+	s, err := b.compare(ctx, nil, watch(b.ours), watch(b.etcdctl))
+	if err != nil {
+		return err
+	}
+	row(fmt.Sprintf("`watch --rev 1` of %d events; peer: etcdctl", events), s[0], s[1])
+	fmt.Printf("put p99 idle %s\n\n| command | server's CPU, ours / etcdctl |\n|---|---|\n", ms(idle))
+	for _, args := range [][]string{
+		{"watch", "bench/", "--prefix", "--rev", "1"}, {"get", "bench/", "--prefix", "--limit", "1000"}, {"get", "bench/0000001"}, {"put", "bench/one", "1"}, {"lease", "list"},
+		{"del", "bench/00000", "--prefix"}, {"endpoint", "status"}, {"get", "bench/", "--prefix", "--count-only"},
+	} {
+		var used [2]time.Duration
+		for i, program := range []string{b.ours, b.etcdctl} {
+			for range 5 {
+				c := command{args: append([]string{program}, args...), endpoint: srv.endpoint}
+				if args[0] == "watch" {
+					c.until = end
+				}
+				before, err := srv.cpu()
+				if err != nil {
+					return err
+				}
+				if _, err := c.run(ctx); err != nil {
+					return err
+				}
+				after, err := srv.cpu()
+				if err != nil {
+					return err
+				}
+				used[i] += after - before
+			}
+		}
+		fmt.Printf("| `%s` | %s / %s |\n", strings.Join(args, " "), ms(used[0]/5), ms(used[1]/5))
+	}
+	return nil
 }
 
 // benchLoad runs every command that scans a live cluster while another client puts.

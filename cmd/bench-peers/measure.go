@@ -203,10 +203,19 @@ func (b *bencher) serve(ctx context.Context, db string) (*server, error) {
 		return nil, err
 	}
 	s := &server{dir: dir}
+	if db == "" {
+		return b.start(ctx, s)
+	}
 	restore := exec.CommandContext(ctx, b.etcdutl, "snapshot", "restore", db, "--data-dir", dir+"/data", "--name", "bench", "--initial-cluster", "bench=http://127.0.0.1:1", "--initial-advertise-peer-urls", "http://127.0.0.1:1")
 	if out, err := restore.CombinedOutput(); err != nil {
 		return nil, errors.Join(fmt.Errorf("restore: %w\n%s", err, out), s.close())
 	}
+	return b.start(ctx, s)
+}
+
+// start starts an etcd on the folder of s, empty or restored.
+func (b *bencher) start(ctx context.Context, s *server) (*server, error) {
+	dir := s.dir
 	port, err := freePort()
 	if err != nil {
 		return nil, errors.Join(err, s.close())
@@ -234,6 +243,25 @@ func (b *bencher) serve(ctx context.Context, db string) (*server, error) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
+}
+
+// cpu is what the server has used so far, of all cores together.
+func (s *server) cpu() (time.Duration, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(b), ") ") // behind the name: state is field 3, utime 14, stime 15
+	f := strings.Fields(rest)
+	var sum int64
+	for _, i := range []int{11, 12} {
+		n, err := strconv.ParseInt(f[i], 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return time.Duration(sum) * time.Second / 100, nil // USER_HZ
 }
 
 func (s *server) close() error {

@@ -58,15 +58,7 @@ type answer interface {
 
 // call makes one request and prints what simple says of it.
 func call[T answer](ctx context.Context, env *cli.Env, forms reply.Form, doing string, request func(context.Context, *clientv3.Client) (T, error), print func(*reply.Printer, T) reply.Answer) error {
-	p, err := reply.New(env, forms|reply.Protobuf)
-	if err != nil {
-		return err
-	}
-	client, err := env.Client(ctx)
-	if err != nil {
-		return err
-	}
-	ctx, cancel, err := env.CommandContext(ctx)
+	p, client, ctx, cancel, err := reply.Begin(ctx, env, forms|reply.Protobuf)
 	if err != nil {
 		return err
 	}

@@ -155,15 +155,7 @@ func (v userView) Table() output.Table {
 // userDetail prints the roles of a user. etcdctl prints a line and then one answer after
 // another, in every format; under our own name all but the text is one document.
 func userDetail(ctx context.Context, env *cli.Env, name string) error {
-	p, err := reply.New(env, reply.Fields|reply.Protobuf)
-	if err != nil {
-		return err
-	}
-	client, err := env.Client(ctx)
-	if err != nil {
-		return err
-	}
-	cctx, cancel, err := env.CommandContext(ctx)
+	p, client, cctx, cancel, err := reply.Begin(ctx, env, reply.Fields|reply.Protobuf)
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func (o *copyOptions) run(ctx context.Context) error {
 		return err
 	}
 	if len(c.Failed) > 0 {
-		return cli.Failf(cli.Partial, "%d backups were left out: %s", len(c.Failed), strings.Join(c.Failed, "; "))
+		return cli.Failf(cli.Partial, "%s left out: %s", cli.Count(len(c.Failed), "backup was", "backups were"), strings.Join(c.Failed, "; "))
 	}
 	return nil
 }

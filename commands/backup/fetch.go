@@ -2,11 +2,13 @@ package backup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/etcdctl-plus/etcdctl-plus/backup"
+	"github.com/etcdctl-plus/etcdctl-plus/backup/store"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 )
@@ -31,7 +33,7 @@ checksum behind it, compared with its manifest on the way. FILE must not exist.`
 	}
 	o.store.Define(c.Flags())
 	o.file.DefinePacked(c.Flags(), "")
-	c.Flags().BoolVar(&o.asIs, "damaged", false, "take it as it is stored, packed and encrypted, whatever is wrong with it")
+	c.Flags().BoolVar(&o.asIs, "damaged", false, "take it as it is stored, packed and encrypted, whatever is wrong with it, also without a manifest")
 	return c
 }
 
@@ -50,12 +52,12 @@ func (o *fetchOptions) run(ctx context.Context, ref, file string) error {
 	if o.asIs {
 		return o.damaged(ctx, p, ref, file)
 	}
-	path, err := o.store.Locate(ctx, ref)
+	path, name, err := o.store.Locate(ctx, ref)
 	if err != nil {
 		return err
 	}
 	if err := backup.Unpack(ctx, path, file, fo); err != nil {
-		return err
+		return cli.Named(err, path, name)
 	}
 	e, err := o.store.listing.Find(ref)
 	if err != nil {
@@ -71,6 +73,11 @@ func (o *fetchOptions) damaged(ctx context.Context, p *output.Printer, ref, file
 		return err
 	}
 	e, err := l.Find(ref)
+	if errors.Is(err, store.ErrNotExist) {
+		if orphan, oerr := l.FindOrphan(ref); !errors.Is(oerr, store.ErrNotExist) {
+			e, err = orphan, oerr
+		}
+	}
 	if err != nil {
 		return notFound(err)
 	}

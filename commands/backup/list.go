@@ -24,8 +24,8 @@ func newListCmd(env *cli.Env) *cobra.Command {
 		Use:   "list",
 		Short: "The backups of a repository",
 		Long: `The backups of a repository, by cluster, oldest first, as their manifests have them. What
-lies there besides is told on standard error: what runs left that were killed, and what no
-run of this program wrote.`,
+lies there besides is told on standard error: what runs left that were killed, snapshots
+whose manifest is lost, and what no run of this program wrote.`,
 		Example: `  etcdctl-plus backup list --store /var/backups/etcd`,
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
@@ -45,12 +45,13 @@ func (o *listOptions) run(ctx context.Context) error {
 		return err
 	}
 	s := p.Stream(output.Envelope{})
-	problems := 0
+	problems, n := 0, 0
 	for i := range l.Entries {
 		e := &l.Entries[i]
 		if o.cluster != "" && e.Cluster != o.cluster {
 			continue
 		}
+		n++
 		if e.Problem != "" {
 			problems++
 		}
@@ -58,17 +59,19 @@ func (o *listOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.Close("no backup in " + o.store.repo.Store.String()); err != nil {
+	empty := "no backup in " + o.store.repo.Store.String()
+	if o.cluster != "" {
+		empty = "" // the error says so
+	}
+	if err := s.Close(empty); err != nil {
 		return err
 	}
-	for _, name := range l.Unfinished {
-		o.env.Warn("%s is not finished: a run is at work, or was killed", name)
-	}
-	if n := len(l.Foreign); n > 0 {
-		o.env.Warn("%d objects there were not written by this program, the first is %s", n, l.Foreign[0])
-	}
-	if problems > 0 {
-		return cli.Failf(cli.Integrity, "%d backups are not what their manifests say", problems)
+	o.store.tellOdd(l, o.cluster)
+	switch {
+	case problems > 0:
+		return cli.Failf(cli.Integrity, "%s", cli.Count(problems, "backup is not what its manifest says", "backups are not what their manifests say"))
+	case n == 0 && o.cluster != "":
+		return o.store.none(l, o.cluster)
 	}
 	return nil
 }
@@ -85,16 +88,18 @@ func (v entryView) Table() output.Table {
 	}}
 	m := v.Manifest
 	if m == nil {
-		t.Rows = [][]string{{"", "", "", v.Cluster, "", "", fmt.Sprint(v.Bytes), "", "", v.Name, v.Problem}}
+		t.Rows = [][]string{{"", "", "", v.Cluster, "", "", size(v.Bytes), "", "", v.Name, v.Problem}}
 		return t
 	}
 	note := v.Problem
 	if note == "" && m.Stale {
 		note = "taken without a quorum"
+	} else if note == "" && m.Rebuilt {
+		note = "its manifest was lost, and made anew"
 	}
 	t.Rows = [][]string{{
 		fmt.Sprint(m.Sequence), m.Started.UTC().Format(time.RFC3339), output.Age(v.now.Sub(m.Started)), v.Cluster, fmt.Sprint(m.Revision), fmt.Sprint(m.Keys),
-		fmt.Sprint(m.Bytes), fmt.Sprintf("%d %s", m.Verified, m.Verified), m.Host, v.Name, note,
+		size(v.Bytes), fmt.Sprintf("%d %s", m.Verified, m.Verified), m.Host, v.Name, note,
 	}}
 	return t
 }

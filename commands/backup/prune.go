@@ -18,6 +18,8 @@ type pruneOptions struct {
 	store storeFlags
 	keep  keepFlags
 	guard cli.Guard
+	// orphans: those without a manifest go, whatever the policy.
+	orphans bool
 }
 
 func newPruneCmd(env *cli.Env) *cobra.Command {
@@ -31,6 +33,9 @@ backup that stays is read in full; when it is damaged, the next older one is loo
 the exit code is 3. The newest sound backup always stays, and what no run of this program
 wrote is never touched.
 
+A backup whose manifest is lost stays, too. --orphans removes those, with or without a
+policy; ` + "`backup verify --rebuild-manifests`" + ` looks first whether they are sound.
+
 --dry-run says for each backup what becomes of it, and why.`,
 		Example: `  etcdctl-plus backup prune --store /var/backups/etcd --keep-daily 7 --keep-weekly 5 --dry-run`,
 		Args:    cobra.NoArgs,
@@ -38,6 +43,7 @@ wrote is never touched.
 	}
 	o.store.Define(c.Flags())
 	o.keep.define(c.Flags())
+	c.Flags().BoolVar(&o.orphans, "orphans", false, "remove backups whose manifest is lost")
 	o.guard.Define(c.Flags())
 	return c
 }
@@ -47,8 +53,10 @@ func (o *pruneOptions) run(ctx context.Context) (outcome error) {
 	if err != nil {
 		return err
 	}
-	if err := o.keep.complete(); err != nil {
-		return err
+	if o.keep.given() || !o.orphans {
+		if err := o.keep.complete(); err != nil {
+			return err
+		}
 	}
 	r, err := o.store.open(false)
 	if err != nil {
@@ -62,16 +70,15 @@ func (o *pruneOptions) run(ctx context.Context) (outcome error) {
 		defer func() { outcome = errors.Join(outcome, lock.Release()) }()
 		ctx = lock.Context()
 	}
-	ro := backup.RunOptions{Now: o.env.Now}
-	plan, err := r.Prune(ctx, o.keep.policy, ro, true)
+	plan, err := o.prune(ctx, r, true)
 	if err != nil {
 		return err
 	}
 	if plan.Removed > 0 && !o.guard.DryRun {
-		if err := o.guard.Ask(o.env, fmt.Sprintf("remove %d of %d backups from %s", plan.Removed, plan.Removed+plan.Kept, r.Store)); err != nil {
+		if err := o.guard.Ask(o.env, fmt.Sprintf("remove %d of %s from %s", plan.Removed, cli.Count(plan.Removed+plan.Kept, "backup", "backups"), r.Store)); err != nil {
 			return err
 		}
-		if plan, err = r.Prune(ctx, o.keep.policy, ro, false); err != nil {
+		if plan, err = o.prune(ctx, r, false); err != nil {
 			return err
 		}
 	}
@@ -82,6 +89,24 @@ func (o *pruneOptions) run(ctx context.Context) (outcome error) {
 		return damagedFound(plan)
 	}
 	return nil
+}
+
+// prune applies the policy, if there is one, and then removes orphans.
+func (o *pruneOptions) prune(ctx context.Context, r *backup.Repository, dryRun bool) (*backup.Pruned, error) {
+	done := &backup.Pruned{}
+	if o.keep.given() {
+		var err error
+		if done, err = r.Prune(ctx, o.keep.policy, backup.RunOptions{Now: o.env.Now}, dryRun); err != nil {
+			return nil, err
+		}
+	}
+	if !o.orphans {
+		return done, nil
+	}
+	gone, err := r.RemoveOrphans(ctx, dryRun)
+	done.Decisions = append(done.Decisions, gone...)
+	done.Removed += len(gone)
+	return done, err
 }
 
 type pruneView struct{ *backup.Pruned }

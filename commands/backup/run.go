@@ -121,7 +121,10 @@ func (o *runOptions) backup(ctx context.Context) (*backup.Run, error) {
 	})
 	saving.Done()
 	storing.Done()
-	return run, err
+	if run != nil {
+		return run, err // complete, and only what comes after is not
+	}
+	return nil, o.save.Timed(ctx, err)
 }
 
 // tell writes the metrics and asks the URL.

@@ -25,7 +25,8 @@ func newStatusCmd(env *cli.Env) *cobra.Command {
 		Short: "Whether there is a backup that is recent enough",
 		Long: `Whether there is a backup that is recent enough: for each cluster of the repository, its
 newest backup that is what its manifest says. However many runs have failed since, its age
-tells. Exit code 4 when there is none, or the newest is older than --max-age.`,
+tells. Exit code 4 when there is none, or the newest is older than --max-age. What lies
+there besides is told on standard error.`,
 		Example: `  etcdctl-plus backup status --store /var/backups/etcd --max-age 26h`,
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
@@ -105,11 +106,12 @@ func (o *statusOptions) run(ctx context.Context) error {
 	if err := s.Close(""); err != nil {
 		return err
 	}
+	o.store.tellOdd(l, o.cluster)
 	switch {
 	case len(all) == 0:
-		return cli.Failf(cli.Negative, "there is no backup in %s", o.store.repo.Store)
+		return o.store.none(l, o.cluster)
 	case bad > 0:
-		return cli.Failf(cli.Negative, "%d of %d clusters have no backup that is recent enough", bad, len(all))
+		return cli.Failf(cli.Negative, "%d of %s no backup that is recent enough", bad, cli.Count(len(all), "cluster has", "clusters have"))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 
@@ -81,21 +82,66 @@ func (s *storeFlags) list(ctx context.Context) (*backup.Listing, error) {
 }
 
 // Locate fetches a backup into a private file, which goes with env.
-func (s *storeFlags) Locate(ctx context.Context, ref string) (string, error) {
+func (s *storeFlags) Locate(ctx context.Context, ref string) (path, name string, err error) {
 	l, err := s.list(ctx)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	e, err := l.Find(ref)
 	if err != nil {
-		return "", notFound(err)
+		return "", "", notFound(err)
 	}
-	path, err := s.repo.FetchFile(ctx, e, s.dir)
+	path, err = s.repo.FetchFile(ctx, e, s.dir)
 	if err != nil {
-		return "", withOlder(err, l, e)
+		return "", "", withOlder(err, l, e)
 	}
 	s.env.OnClose(func() error { return os.Remove(path) })
-	return path, nil
+	return path, "backup " + e.ID(), nil
+}
+
+// tellOdd warns of what lies in the repository and is no whole backup. cluster is the only
+// one of interest; "": all.
+func (s *storeFlags) tellOdd(l *backup.Listing, cluster string) {
+	for _, name := range l.Unfinished {
+		if cluster == "" || strings.Contains(name, "/"+cluster+"/") {
+			s.env.Warn("%s is not finished: a run is at work, or was killed; the next one removes it", name)
+		}
+	}
+	for i := range l.Orphans {
+		if e := &l.Orphans[i]; cluster == "" || e.Cluster == cluster {
+			s.env.Warn("%s has no manifest, and no run left it so: it does not count and stays; `backup verify --rebuild-manifests` makes a new one if it is sound, `backup prune --orphans` removes it", e.ID())
+		}
+	}
+	for i, name := range l.Foreign {
+		if i == foreignShown {
+			s.env.Warn("%s more there not written by this program", cli.Count(len(l.Foreign)-i, "thing was", "things were"))
+			break
+		}
+		s.env.Warn("%s was not written by this program, and is left alone", name)
+	}
+}
+
+// foreignShown is how many of what others wrote are named.
+const foreignShown = 10
+
+// none is the answer for a repository without a backup, or without one of a cluster.
+func (s *storeFlags) none(l *backup.Listing, cluster string) error {
+	if cluster == "" {
+		return cli.Failf(cli.Negative, "there is no backup in %s", s.repo.Store)
+	}
+	hint := "there is no backup of any other cluster either"
+	if all := l.Clusters(); len(all) > 0 {
+		hint = "there are backups of " + strings.Join(all, ", ")
+	}
+	return cli.WithHint(cli.Failf(cli.Negative, "there is no backup of cluster %s in %s", cluster, s.repo.Store), hint)
+}
+
+// size shows how large what is stored is; nothing for what is not there.
+func size(bytes int64) string {
+	if bytes < 0 {
+		return ""
+	}
+	return fmt.Sprint(bytes)
 }
 
 // withOlder says which older backup there is instead of a damaged one, and how to get at

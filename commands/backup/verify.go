@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -22,6 +23,7 @@ type verifyOptions struct {
 	file    cli.FileFlags
 	decoder cli.DecodeFlags
 	level   int
+	rebuild bool
 }
 
 func newVerifyCmd(env *cli.Env) *cobra.Command {
@@ -34,7 +36,12 @@ manifests. With --level 2 and up each is also fetched and looked at as
 ` + "`snapshot verify`" + ` does; encrypted ones need --identity for that.
 
 Exit code 10 when anything is wrong, 3 when an encrypted one was not opened or one has no
-manifest.`,
+manifest. What no run of this program wrote is told on standard error, and is not opened.
+
+--rebuild-manifests makes a new manifest for each backup whose own is lost or damaged, of
+what its file says: after every record was verified, and only if the file has a checksum of
+its own that fits and there is no finding. A copy of the repository is the better source:
+` + "`backup copy`" + ` brings the manifests that are not there.`,
 		Example: `  etcdctl-plus backup verify --store /var/backups/etcd
   etcdctl-plus backup verify latest --level 6 --store s3://backups/etcd --identity key.txt`,
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
@@ -42,6 +49,7 @@ manifest.`,
 	f := c.Flags()
 	o.store.Define(f)
 	f.IntVar(&o.level, "level", int(backup.LevelSeal), "how deep to look, 1 to 6")
+	f.BoolVar(&o.rebuild, "rebuild-manifests", false, "make manifests that are lost or damaged anew, of backups that are sound")
 	o.file.DefinePacked(f, "")
 	o.decoder.DefineKeys(env, f)
 	return c
@@ -66,7 +74,7 @@ func (v verifyView) Table() output.Table {
 	case v.Sealed:
 		result = "not opened"
 	}
-	t.Rows = [][]string{{v.ID, result, fmt.Sprintf("%d %s", v.Level, backup.Level(v.Level)), fmt.Sprint(v.Bytes), v.Problem}}
+	t.Rows = [][]string{{v.ID, result, fmt.Sprintf("%d %s", v.Level, backup.Level(v.Level)), size(v.Bytes), v.Problem}}
 	for _, f := range v.Findings {
 		t.Rows = append(t.Rows, []string{"", "", "", "", f.String()})
 	}
@@ -84,6 +92,11 @@ func (o *verifyOptions) run(ctx context.Context, refs []string) error {
 	file, err := o.file.Options(o.env)
 	if err != nil {
 		return err
+	}
+	if o.rebuild {
+		if err := o.rebuildAll(ctx, file, refs); err != nil {
+			return err
+		}
 	}
 	l, err := o.store.list(ctx)
 	if err != nil {
@@ -123,18 +136,65 @@ func (o *verifyOptions) run(ctx context.Context, refs []string) error {
 	if err := s.Close(""); err != nil {
 		return err
 	}
-	for _, name := range l.Unfinished {
-		o.env.Warn("%s is not finished: a run is at work, or was killed", name)
+	if len(refs) == 0 {
+		o.store.tellOdd(l, "")
 	}
-	switch {
-	case len(entries) == 0:
-		return cli.Failf(cli.Negative, "there is no backup in %s", o.store.repo.Store)
+	switch none := len(l.Unfinished) + len(l.Orphans); {
 	case bad > 0:
-		return cli.WithHint(cli.Failf(cli.Integrity, "%d of %d backups are damaged", bad, len(entries)), "take a new one with `backup run`; of a damaged one `backup fetch --damaged` and `snapshot verify --salvage` save what is sound")
+		return cli.WithHint(cli.Failf(cli.Integrity, "%d of %s damaged", bad, cli.Count(len(entries), "backup is", "backups are")), "take a new one with `backup run`; of a damaged one `backup fetch --damaged` and `snapshot verify --salvage` save what is sound")
 	case sealed > 0:
-		return cli.WithHint(cli.Failf(cli.Partial, "%d of %d backups are encrypted, and were compared as they are stored alone", sealed, len(entries)), "--identity FILE opens them")
-	case len(l.Unfinished) > 0 && len(refs) == 0:
-		return cli.WithHint(cli.Failf(cli.Partial, "%d backups have no manifest", len(l.Unfinished)), "a run is at work or was killed, and the next one removes them; if somebody removed a manifest, `backup fetch` no longer finds it: copy the file before that")
+		return cli.WithHint(cli.Failf(cli.Partial, "%d of %s encrypted, and compared as stored alone", sealed, cli.Count(len(entries), "backup is", "backups are")), "--identity FILE opens them")
+	case none > 0 && len(refs) == 0:
+		hint := "a run is at work or was killed, and the next one removes what it left"
+		if len(l.Orphans) > 0 {
+			hint = "--rebuild-manifests makes new ones for what is sound; `backup prune --orphans` removes what has none"
+		}
+		return cli.WithHint(cli.Failf(cli.Partial, "%s no manifest", cli.Count(none, "backup has", "backups have")), hint)
+	case len(entries) == 0:
+		return o.store.none(l, "")
+	}
+	return nil
+}
+
+// rebuildAll makes the manifests that are missing, of all backups or of those named. What
+// cannot have one is told, and stays as it is.
+func (o *verifyOptions) rebuildAll(ctx context.Context, file dbfile.Options, refs []string) (err error) {
+	r, err := o.store.open(false)
+	if err != nil {
+		return err
+	}
+	lock, err := r.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	ctx = lock.Context()
+	l, err := r.List(ctx)
+	if err != nil {
+		return err
+	}
+	var lost []*backup.Entry
+	for i := range l.Orphans {
+		lost = append(lost, &l.Orphans[i])
+	}
+	for i := range l.Entries {
+		if e := &l.Entries[i]; e.Manifest == nil && e.Bytes >= 0 {
+			lost = append(lost, e)
+		}
+	}
+	for _, e := range lost {
+		if len(refs) > 0 && !slices.ContainsFunc(refs, e.Is) {
+			continue
+		}
+		_, err := r.Rebuild(ctx, e, o.store.dir, backup.VerifyOptions{File: file, Now: o.env.Now(), Dir: o.store.dir})
+		switch {
+		case err == nil:
+			o.env.Say("made a new manifest for %s", e.ID())
+		case errors.Is(err, keyspace.ErrCorrupt), errors.Is(err, backup.ErrNotOpened):
+			o.env.Warn("%v", err)
+		default:
+			return err
+		}
 	}
 	return nil
 }
@@ -164,7 +224,7 @@ func (o *verifyOptions) one(ctx context.Context, e *backup.Entry, file dbfile.Op
 		v.Level, v.Sealed = int(backup.LevelSeal), true
 		v.Problem = "encrypted: only the stored bytes were compared; --identity opens it"
 	case !v.Good:
-		v.Problem = fmt.Sprintf("%d findings", r.Damage)
+		v.Problem = cli.Count(r.Damage, "finding", "findings")
 	}
 	return v, nil
 }

@@ -5,7 +5,9 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -349,16 +351,58 @@ func (e *Env) Color() bool {
 	return e.StdoutTTY && e.Getenv("NO_COLOR") == "" && e.Getenv("TERM") != "dumb"
 }
 
-// Warn tells one line on stderr. It may be called from any goroutine.
-func (e *Env) Warn(format string, a ...any) {
+// Warn tells one line on stderr that an operator should know of. It may be called from
+// any goroutine. With -w json or jsonl it is a line of JSON, {"warning": "..."}.
+func (e *Env) Warn(format string, a ...any) { e.tell("warning", fmt.Sprintf(format, a...)) }
+
+// Say tells one line on stderr that is no warning: what was done besides the answer. With
+// -w json or jsonl it is {"note": "..."}.
+func (e *Env) Say(format string, a ...any) { e.tell("", fmt.Sprintf(format, a...)) }
+
+// Damage tells one line on stderr of what is lost. With -w json or jsonl it is
+// {"damage": "..."}.
+func (e *Env) Damage(format string, a ...any) { e.tell("damage", fmt.Sprintf(format, a...)) }
+
+// tell writes one line of a kind on stderr; "" is a note.
+func (e *Env) tell(kind, message string) {
 	e.warn.Lock()
 	defer e.warn.Unlock()
-	line := "warning: " + output.CleanLine(fmt.Sprintf(format, a...))
+	if e.JSONMessages() {
+		fmt.Fprintln(e.Stderr, jsonMessage(cmp.Or(kind, "note"), message))
+		return
+	}
+	line := output.CleanLine(message)
+	if kind == "" {
+		fmt.Fprintln(e.Stderr, line)
+		return
+	}
+	line = kind + ": " + line
 	if t, ok := e.Stderr.(*output.Terminal); ok && e.Getenv("NO_COLOR") == "" && e.Getenv("TERM") != "dumb" {
 		_ = t.Styled(lipgloss.NewStyle().Foreground(lipgloss.Yellow).Render(line) + "\n") // nowhere left to report it
 		return
 	}
 	fmt.Fprintln(e.Stderr, line)
+}
+
+// JSONMessages tells whether what goes to stderr is for a program: under our own name with
+// -w json or jsonl. Before the settings are known it is not.
+func (e *Env) JSONMessages() bool {
+	if e.settings == nil || e.DropIn() {
+		return false
+	}
+	switch output.Format(e.settings.WriteOut) {
+	case output.JSON, output.JSONL:
+		return true
+	}
+	return false
+}
+
+func jsonMessage(kind, message string) string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(map[string]string{kind: message}) // strings are always written
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // ReadStdin reads all of stdin. On a terminal it says first that it waits.

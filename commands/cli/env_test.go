@@ -76,3 +76,29 @@ func TestDebugHidesSecrets(t *testing.T) {
 func settingsWithSecrets() *config.Settings {
 	return &config.Settings{Endpoints: []string{"e:1"}, User: "root:hunter2", AuthToken: "tok.en"}
 }
+
+// With -w json and jsonl what goes to stderr is an object a line, under our own name.
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	for format, want := range map[string]string{
+		"json":  `{"warning":"a <b>\n\u001b[1m"}` + "\n" + `{"damage":"page 3"}` + "\n" + `{"note":"saved"}` + "\n",
+		"jsonl": `{"warning":"a <b>\n\u001b[1m"}` + "\n" + `{"damage":"page 3"}` + "\n" + `{"note":"saved"}` + "\n",
+		"table": `warning: a <b>\n\x1b[1m` + "\ndamage: page 3\nsaved\n",
+		"":      `warning: a <b>\n\x1b[1m` + "\ndamage: page 3\nsaved\n",
+	} {
+		for _, name := range []string{"etcdctl-plus", "etcdctl"} {
+			var b bytes.Buffer
+			e := NewEnv(name, nil, &b, &b, func(string) string { return "" })
+			e.settings = &config.Settings{WriteOut: format}
+			e.Warn("a %s", "<b>\n\x1b[1m")
+			e.Damage("page %d", 3)
+			e.Say("saved")
+			if name == "etcdctl" {
+				want = `warning: a <b>\n\x1b[1m` + "\ndamage: page 3\nsaved\n"
+			}
+			if b.String() != want {
+				t.Errorf("%s -w %q: %q, want %q", name, format, b.String(), want)
+			}
+		}
+	}
+}

@@ -7,8 +7,6 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
-
-	"github.com/etcdctl-plus/etcdctl-plus/output"
 )
 
 // ExitError passes a child's exit code through; nothing is printed for it.
@@ -40,7 +38,7 @@ func ChildEnded(env *Env, command string, err error) error {
 }
 
 func notRun(env *Env, command string, code int, err error) error {
-	fmt.Fprintf(env.Stderr, "Error: run %s: %v\n", output.CleanLine(command), err)
+	env.Report(&Error{Code: Code(code), Class: "failure", Err: fmt.Errorf("run %s: %w", command, err)})
 	return &ExitError{Code: code}
 }
 

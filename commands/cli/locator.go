@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/pflag"
 )
@@ -11,6 +12,24 @@ import (
 type Locator interface {
 	// Define adds the flags it needs.
 	Define(f *pflag.FlagSet)
-	// Locate returns the path of a file that is there until env is closed.
-	Locate(ctx context.Context, ref string) (path string, err error)
+	// Locate returns the path of a file that is there until env is closed, and what people
+	// call it.
+	Locate(ctx context.Context, ref string) (path, name string, err error)
 }
+
+// Named says name in the message of an error where it says path: the file that a Locator
+// made means nothing to anybody.
+func Named(err error, path, name string) error {
+	if err == nil || path == "" || path == name || !strings.Contains(err.Error(), path) {
+		return err
+	}
+	return &namedError{err: err, message: strings.ReplaceAll(err.Error(), path, name)}
+}
+
+type namedError struct {
+	err     error
+	message string
+}
+
+func (e *namedError) Error() string { return e.message }
+func (e *namedError) Unwrap() error { return e.err }

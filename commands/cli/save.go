@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -71,7 +72,18 @@ func (s *SaveFlags) Context(ctx context.Context) (context.Context, context.Cance
 	if s.timeout <= 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, s.timeout)
+	return context.WithTimeoutCause(ctx, s.timeout, errSaveTimeout)
+}
+
+// errSaveTimeout is the cause of a context that --timeout ended.
+var errSaveTimeout = errors.New("the time of --timeout is over")
+
+// Timed says of an error that --timeout led to it, if it did; ctx is Context's.
+func (s *SaveFlags) Timed(ctx context.Context, err error) error {
+	if err == nil || !errors.Is(context.Cause(ctx), errSaveTimeout) {
+		return err
+	}
+	return &Error{Code: Timeout, Err: fmt.Errorf("not done after %v: %w; nothing of it is left", s.timeout, errSaveTimeout), Hint: "--timeout allows for more time; 0 is no limit, and --stall-timeout ends it when nothing comes"}
 }
 
 // ExplainSave adds to the error of a save what the operator can do.

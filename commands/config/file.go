@@ -345,6 +345,7 @@ func (f *Flags) Edit(change func(*File) error) (_ *File, err error) {
 
 // write puts the file in its place and returns it as it reads then.
 func (c *File) write() (*File, error) {
+	spellNulls(&c.doc, false)
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
@@ -360,6 +361,19 @@ func (c *File) write() (*File, error) {
 		return nil, fmt.Errorf("write configuration file: %w", err)
 	}
 	return now, nil
+}
+
+// spellNulls writes nulls out that stand in a flow map, {hex}: the encoder would make empty
+// strings of them.
+func spellNulls(n *yaml.Node, flow bool) {
+	flow = flow || n.Style&yaml.FlowStyle != 0
+	for i, x := range n.Content {
+		spellNulls(x, flow)
+		isName := n.Kind == yaml.MappingNode && i%2 == 0
+		if flow && !isName && x.Kind == yaml.ScalarNode && x.Tag == "!!null" && x.Value == "" {
+			x.Value = "null"
+		}
+	}
 }
 
 // replace puts a new file in the place of path, which is complete or unchanged at any

@@ -136,6 +136,8 @@ func FuzzEdit(f *testing.F) {
 	f.Add("contexts: {a: &x {hex: true}, b: {<<: *x}, c: *x}\n", "b", "y")
 	f.Add("contexts:\n  ~: {}\n  1: {}\n", "1", "y")
 	f.Add("null", "null", "null")
+	f.Add("contexts: {?: &x {hex: true}, b: {<<V *x}, c: *x}", "p", "x")
+	f.Add("contexts:\n  C: {hex}\n  D: {55555555}", "p", "x")
 	f.Add("contexts: ~\ncurrent-context: ~", "yes", "1e3")
 	f.Fuzz(func(t *testing.T, text, name, endpoint string) {
 		if len(text) > 4<<10 || strings.ContainsAny(text, "&*") && len(text) > 200 {

@@ -42,7 +42,9 @@ Every value is shown with where it comes from, and everything that would keep it
 working: certificates that are expired, not readable, not of their key, not for
 clients, not of the CA.
 
---save NAME writes it as a context (endpoints, cacert, cert, key, encryption-config).
+--save NAME writes it as a context (endpoints, cacert, cert, key, encryption-config). One
+that says so already is left alone; another one of that name is not replaced without
+--force.
 --root looks below another folder, such as a mounted disk.
 
 Exit codes: 4 nothing found (what was looked at is told), or no etcd; 77 something is
@@ -184,9 +186,18 @@ func (o *detectOptions) store(found []*detect.Host) error {
 	if h.Store != detect.Etcd {
 		comment += "; " + h.Notes[0]
 	}
+	path := ""
 	f, err := o.env.Flags.Edit(func(f *config.File) error {
-		if f.Find(o.save) != nil && !o.force {
-			return &cli.Error{Code: cli.CantCreate, Err: fmt.Errorf("there is a context %q in %s already; nothing was saved", o.save, f.Path), Hint: "--force replaces what it says of the connection"}
+		path = f.Path
+		was := f.Find(o.save)
+		switch {
+		case was != nil && says(was, settings):
+			if !o.use || strings.EqualFold(f.Current, was.Name) {
+				return errSaved
+			}
+			return f.Use(o.save)
+		case was != nil && !o.force:
+			return &cli.Error{Code: cli.CantCreate, Err: fmt.Errorf("there is another context %q in %s already; nothing was saved", o.save, f.Path), Hint: "--force replaces what it says of the connection"}
 		}
 		if err := f.Set(o.save, settings, comment); err != nil {
 			return err
@@ -196,14 +207,31 @@ func (o *detectOptions) store(found []*detect.Host) error {
 		}
 		return nil
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, errSaved):
+		o.env.Say("context %s in %s says so already; nothing was changed", o.save, path)
+	case err != nil:
 		return err
+	default:
+		o.env.Say("saved as context %s in %s", o.save, f.Path)
 	}
-	fmt.Fprintf(o.env.Stderr, "saved as context %s in %s\n", o.save, f.Path)
 	if h.Store != detect.Etcd {
 		o.env.Warn("%s", h.Notes[0])
 	}
 	return nil
+}
+
+// errSaved ends an edit that would change nothing.
+var errSaved = errors.New("saved already")
+
+// says tells whether a context has these settings; what it has besides is the operator's.
+func says(x *config.Context, settings map[string]any) bool {
+	for name, v := range settings {
+		if config.Text(x.Settings[name]) != config.Text(v) {
+			return false
+		}
+	}
+	return true
 }
 
 type detectView struct {

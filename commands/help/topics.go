@@ -106,6 +106,9 @@ const formats = `Output formats, chosen with -w (registry commands also take -o)
 
 Many results come as {"items": […]}. A key or value that is no UTF-8 comes as base64
 in keyBase64 or valueBase64 instead. Ids are strings in our own JSON; names carry their unit (dbBytes, ttlSeconds).
-stdout holds the answer and nothing else. Colour appears only on a terminal, and
+stdout holds the answer and nothing else. With json and jsonl what goes to stderr is for
+programs too, an object a line: {"warning": "…"}, {"damage": "…"} (what is lost or wrong),
+{"note": "…"} (what was done besides), and at the end of a failure one with code, class,
+retryable, message and hint (help exit-codes). Colour appears only on a terminal, and
 a terminal never receives a control character out of a key or value: it shows
 as \x1b or \u009b.`

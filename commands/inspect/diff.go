@@ -29,6 +29,7 @@ type diffOptions struct {
 	dec       *cli.Decoding
 	sealed    int // changed values that could not be opened
 	locator   cli.Locator
+	names     [][2]string // of what a Locator fetched: its path, and what it is called
 }
 
 func newDiffCmd(env *cli.Env) *cobra.Command { return diffCmd(env, nil) }
@@ -80,7 +81,8 @@ from each side, pinned to a revision.`,
 			if err := o.complete(args); err != nil {
 				return err
 			}
-			return o.run(c.Context())
+			o.rename()
+			return o.named(o.run(c.Context()))
 		},
 	}
 	f := c.Flags()
@@ -108,13 +110,33 @@ func (o *diffOptions) locate(ctx context.Context, args []string) error {
 		if a == "live" {
 			continue
 		}
-		path, err := o.locator.Locate(ctx, a)
+		path, name, err := o.locator.Locate(ctx, a)
 		if err != nil {
 			return err
 		}
 		args[i] = path
+		o.names = append(o.names, [2]string{path, name})
 	}
 	return nil
+}
+
+// rename puts what people call a backup in the place of the file it was fetched into.
+func (o *diffOptions) rename() {
+	for _, s := range []*side{&o.from, &o.to} {
+		for _, n := range o.names {
+			if s.path == n[0] {
+				s.text = n[1]
+			}
+		}
+	}
+}
+
+// named is rename for an error.
+func (o *diffOptions) named(err error) error {
+	for _, n := range o.names {
+		err = cli.Named(err, n[0], n[1])
+	}
+	return err
 }
 
 // side is one of the two keyspaces.

@@ -27,16 +27,31 @@ type answer interface {
 // newAnswer writes etcd's own forms byte for byte as etcdctl does.
 func newAnswer(p *reply.Printer, o getOptions) answer {
 	switch p.Format {
+	case output.Simple:
+		if o.raw {
+			return rawAnswer{p.Out}
+		}
 	case output.Fields:
 		return &fieldsAnswer{w: p.Out, hexed: p.Hex}
 	case output.JSON:
 		return &jsonAnswer{p: p}
 	case output.Protobuf:
 		return &protoAnswer{w: p.Out}
-	default:
-		return &simpleAnswer{w: p.Out, hexed: p.Hex, valueOnly: o.valueOnly, countOnly: o.countOnly}
 	}
+	return &simpleAnswer{w: p.Out, hexed: p.Hex, valueOnly: o.valueOnly, countOnly: o.countOnly}
 }
+
+// rawAnswer writes a value and nothing else.
+type rawAnswer struct{ w io.Writer }
+
+func (a rawAnswer) begin(*pb.ResponseHeader) error { return nil }
+
+func (a rawAnswer) record(r keyspace.Record) error {
+	_, err := a.w.Write(r.Value)
+	return err
+}
+
+func (a rawAnswer) end(bool, int64) error { return nil }
 
 type simpleAnswer struct {
 	w                           io.Writer

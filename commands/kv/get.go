@@ -30,7 +30,7 @@ type getOptions struct {
 	limit, rev                 int64
 	keysOnly, countOnly        bool
 	valueOnly, stream, decode  bool
-	serverCount                bool
+	serverCount, raw           bool
 	minCreate, maxCreate       int64
 	minMod, maxMod             int64
 	target                     clientv3.SortTarget
@@ -70,6 +70,7 @@ A key that does not exist ends with exit code 4 (as etcdctl: 0).`,
 	o.define(f)
 	if !env.DropIn() {
 		f.BoolVar(&o.serverCount, "server-count", false, "with --count-only: let the server count at once, which holds up its writes, 0.2 s for a million keys")
+		f.BoolVar(&o.raw, "raw", false, "the value of one key, byte for byte, without a line break behind it")
 		f.BoolVar(&o.decode, "decode", false, "show Kubernetes values decoded, as JSON")
 		o.source.Define(f)
 		o.decoder.Define(env, f)
@@ -110,6 +111,9 @@ func (o *getOptions) complete(args []string) error {
 		if err := o.decoder.Unused("--decode"); err != nil {
 			return err
 		}
+	}
+	if o.raw && (!o.keys.single() || o.countOnly || o.keysOnly || o.decode || o.valueOnly) {
+		return cli.Usagef("--raw is for the value of one key")
 	}
 	if o.serverCount && (!o.countOnly || o.source.DB != "") {
 		return cli.Usagef("--server-count goes with --count-only of a cluster")
@@ -158,6 +162,9 @@ func (o *getOptions) run(ctx context.Context) error {
 	p, err := o.printer()
 	if err != nil {
 		return err
+	}
+	if o.raw && p.Format != output.Simple {
+		return cli.Usagef("--raw has no other format")
 	}
 	if o.valueOnly && p.Format != output.Simple {
 		return cli.Usagef("print-value-only is only for `--write-out=simple`")

@@ -40,15 +40,7 @@ func newGrantCmd(env *cli.Env) *cobra.Command {
 }
 
 func (o *grantOptions) run(ctx context.Context) error {
-	p, err := reply.New(o.env, reply.Fields|reply.Protobuf)
-	if err != nil {
-		return err
-	}
-	client, err := o.env.Client(ctx)
-	if err != nil {
-		return err
-	}
-	ctx, cancel, err := o.env.CommandContext(ctx)
+	p, client, ctx, cancel, err := reply.Begin(ctx, o.env, reply.Fields|reply.Protobuf)
 	if err != nil {
 		return err
 	}

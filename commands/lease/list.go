@@ -46,15 +46,7 @@ type listView struct {
 func (v listView) Table() output.Table { return table(v.Leases) }
 
 func (o *listOptions) run(ctx context.Context) error {
-	p, err := reply.New(o.env, reply.Fields|reply.Protobuf)
-	if err != nil {
-		return err
-	}
-	client, err := o.env.Client(ctx)
-	if err != nil {
-		return err
-	}
-	cctx, cancel, err := o.env.CommandContext(ctx)
+	p, client, cctx, cancel, err := reply.Begin(ctx, o.env, reply.Fields|reply.Protobuf)
 	if err != nil {
 		return err
 	}

@@ -77,13 +77,13 @@ func (o *drillOptions) run(ctx context.Context, path string) error {
 	}
 	ref := path
 	if o.locator != nil {
-		if path, err = o.locator.Locate(ctx, ref); err != nil {
+		if path, ref, err = o.locator.Locate(ctx, ref); err != nil {
 			return err
 		}
 	}
 	d, err := backup.Drill(ctx, path, backup.DrillOptions{File: file, Dir: o.dir, Hold: o.hold, Objects: o.decoder.Objects()})
 	if err != nil {
-		return err
+		return cli.Named(err, path, ref)
 	}
 	if err := p.Print(drillView{File: ref, Drilled: d}); err != nil {
 		return err

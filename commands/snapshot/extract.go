@@ -39,7 +39,8 @@ Values are as they are stored. --decode writes Kubernetes' objects as YAML files
 in which Secrets are redacted without --show-secrets.
 
 Whatever a key is called, its file lies in the folder and is no other key's; ` + backup.IndexFile + `
-there says which file holds which key.`,
+there says which file holds which key. It comes last; what fails before, or is stopped,
+takes back what it wrote.`,
 		Example: `  etcdctl-plus snapshot extract snapshot.db /app/ > app.jsonl
   etcdctl-plus snapshot extract snapshot.db /registry/ --decode --to ./cluster`,
 		Args: cobra.MinimumNArgs(1),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,7 +50,7 @@ func openFile(ctx context.Context, env *cli.Env, c *cobra.Command, path string, 
 			if err != nil && env.DropIn() {
 				err = ownHint(err)
 			}
-			return src, err
+			return src, notBackup(path, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -57,6 +58,20 @@ func openFile(ctx context.Context, env *cli.Env, c *cobra.Command, path string, 
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// notBackup says of a file that is no database that it is damaged, as verify does: whoever
+// looks at it took it for a backup. Anything else under that name is the wrong argument.
+func notBackup(path string, err error) error {
+	if !errors.Is(err, keyspace.ErrNotDatabase) {
+		return err
+	}
+	if st, serr := os.Stat(path); serr != nil || !st.Mode().IsRegular() {
+		return err
+	}
+	d := *cli.Describe(err)
+	d.Code, d.Class, d.Retryable = cli.Integrity, "", false
+	return &d
 }
 
 // lockTimeout is until when to wait for a lock; the zero time: for ever.

@@ -126,11 +126,11 @@ func (o *restoreOptions) complete(c *cobra.Command) error {
 		o.AcceptFindings, o.MissingLeases = o.SkipChecksum, restore.Keep
 	}
 	o.Report = func(f backup.Finding) {
-		what := "damage"
+		tell := o.env.Damage
 		if f.Warning {
-			what = "warning"
+			tell = o.env.Warn
 		}
-		fmt.Fprintf(o.env.Stderr, "%s: %s\n", what, output.CleanLine(f.String()))
+		tell("%s", f.String())
 	}
 	switch {
 	case (o.BumpRevision > 0) != o.MarkCompacted && !o.Kubernetes:
@@ -154,21 +154,23 @@ func (o *restoreOptions) run(ctx context.Context) error {
 	if o.File, err = o.file.options(o.env); err != nil {
 		return err
 	}
+	name := o.path
 	if o.locator != nil {
-		if o.path, err = o.locator.Locate(ctx, o.path); err != nil {
+		if o.path, name, err = o.locator.Locate(ctx, o.path); err != nil {
 			return err
 		}
 	}
 	plan, err := restore.Prepare(ctx, o.path, o.Options)
 	if err != nil {
-		return restoreError(err)
+		return restoreError(cli.Named(err, o.path, name))
 	}
 	o.env.OnClose(plan.Close)
 	if !o.dryRun {
 		if err := plan.Run(ctx); err != nil {
-			return restoreError(err)
+			return restoreError(cli.Named(err, o.path, name))
 		}
 	}
+	plan.Snapshot, plan.Verified.File = name, name
 	if o.env.DropIn() {
 		return nil // etcdutl says nothing on stdout
 	}
@@ -238,7 +240,7 @@ func nextSteps(p *restore.Plan, kubernetes bool) []string {
 		say("authentication is enabled, with the users of the snapshot")
 	}
 	if p.Alarms > 0 {
-		say("%d alarms were raised in the snapshot: look at them, and disarm them, or etcd may refuse writes", p.Alarms)
+		say("%s raised in the snapshot: look at them, and disarm them, or etcd may refuse writes", cli.Count(p.Alarms, "alarm was", "alarms were"))
 	}
 	if kubernetes {
 		say("start kube-apiserver on every control plane host: its cache is filled anew, and watches from before are told that their revision is gone")

@@ -98,12 +98,12 @@ func (o *saveOptions) run(ctx context.Context) error {
 	if o.path == "-" && !o.env.DropIn() {
 		_, err := backup.SaveTo(ctx, client, o.env.Stdout, bo)
 		progress.Done()
-		return cli.ExplainSave(err)
+		return cli.ExplainSave(o.save.Timed(ctx, err))
 	}
 	m, err := backup.Save(ctx, client, o.path, bo)
 	progress.Done()
 	if err != nil {
-		return cli.ExplainSave(err)
+		return cli.ExplainSave(o.save.Timed(ctx, err))
 	}
 	v := saveView{Manifest: m, path: o.path}
 	if o.env.DropIn() {

@@ -228,8 +228,11 @@ func (o *verifyOptions) live(ctx context.Context, vo *backup.VerifyOptions) erro
 func (o *verifyOptions) verdict(v *verifyView) error {
 	switch {
 	case v.Verdict == backup.Damaged:
-		return cli.WithHint(cli.Failf(cli.Integrity, "%s is damaged: %s", v.File, plural(v.Damage, "finding")),
-			"take another backup; if this is the only one, `snapshot verify --salvage OUT` copies what is sound of it")
+		hint := "take another backup; if this is the only one, `snapshot verify --salvage OUT` copies what is sound of it"
+		if v.Kind == "" { // it could not be opened as a database
+			hint = "take another backup: of this file nothing can be saved"
+		}
+		return cli.WithHint(cli.Failf(cli.Integrity, "%s is damaged: %s", v.File, plural(v.Damage, "finding")), hint)
 	case o.strict && v.Warnings > 0:
 		return cli.Failf(cli.Integrity, "%s: %s, and --strict", v.File, plural(v.Warnings, "warning"))
 	case v.Verdict == backup.Unsealed && o.strict:
@@ -322,6 +325,10 @@ func (o *verifyOptions) runSalvage(ctx context.Context) error {
 	}
 	if err := p.Print(salvageView{s}); err != nil {
 		return err
+	}
+	if s.OnlyChecksum {
+		return cli.WithHint(cli.Failf(cli.Integrity, "%s has a wrong checksum, and nothing else was found: all of its %d entries are in %s", o.paths[0], s.Entries, o.salvage),
+			"a value may have changed, and nothing tells which: compare it with an older backup, `inspect diff OLD "+o.salvage+"`")
 	}
 	if s.Lost > 0 {
 		return cli.WithHint(cli.Failf(cli.Integrity, "%s is damaged; what was sound of it is in %s", o.paths[0], o.salvage),

@@ -28,6 +28,20 @@ func (s *Source) Checksum(ctx context.Context) (sealed bool, err error) {
 	return s.comparing, s.seal(ctx)
 }
 
+// CompareTrailer compares the pages with the checksum behind them at once, also of a file
+// that was opened as damaged, whose checksum stops nothing. The error is a *ChecksumError;
+// nil where there is none.
+func (s *Source) CompareTrailer(ctx context.Context) error {
+	if err := s.acquire(); err != nil {
+		return err
+	}
+	defer s.release()
+	if !s.HasTrailer() {
+		return nil
+	}
+	return checkSeal(ctx, s.file, s.f, s.pager.data)
+}
+
 // HasTrailer tells whether a checksum stands behind the pages.
 func (s *Source) HasTrailer() bool { return s.kind == keyspace.Snapshot }
 

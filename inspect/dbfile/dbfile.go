@@ -86,6 +86,7 @@ type Source struct {
 	truncated *TruncatedError
 	cut       error // why no more was unpacked
 	marked    bool  // the notes about compactions were read
+	headless  bool  // no meta page is left: the one in use was made up
 	// What the write-ahead log adds; see walread.go.
 	withLog             bool // it was looked for
 	tail                *tail
@@ -259,8 +260,17 @@ func (s *Source) chooseMeta(head []byte) error {
 			}
 			return &CorruptError{Path: s.file, Page: 0, Reason: "neither meta page is valid: the first " + reason}
 		}
-		what, hint := foreign(head)
-		return &NotDatabaseError{Path: s.file, What: what, Hint: hint}
+		size := pageSizeOf(data)
+		switch {
+		case size == 0:
+			what, hint := foreign(head)
+			return &NotDatabaseError{Path: s.file, What: what, Hint: hint}
+		case !s.damaged:
+			return &CorruptError{Path: s.file, Page: 0, Reason: "both meta pages were overwritten; the pages behind them are a database's"}
+		}
+		// Nothing says where the tree begins, so that every page is one that was lost.
+		s.headless = true
+		m = meta{pageSize: size, root: uint64(len(data)) / size, freelist: noFreelist, pages: uint64(len(data)) / size}
 	}
 	if have := uint64(len(data)) / m.pageSize; m.pages > have {
 		err := &TruncatedError{Path: s.file, Have: s.size, Want: int64(min(m.pages, 1<<40) * m.pageSize)}
@@ -274,6 +284,25 @@ func (s *Source) chooseMeta(head []byte) error {
 	}
 	s.pager.meta = m
 	return nil
+}
+
+// pageSizeOf tells the page size of a database without meta pages by what its first pages say
+// of themselves; 0 when they are no database's.
+func pageSizeOf(data []byte) uint64 {
+	const first, last, enough = 2, 64, 3
+	for size := uint64(minPageSize); size <= maxPageSize; size *= 2 {
+		fit := 0
+		for id := uint64(first); id < last && (id+1)*size <= uint64(len(data)); id++ {
+			page := data[id*size:]
+			if flags := le.Uint16(page[8:]); le.Uint64(page) == id && (flags == flagBranch || flags == flagLeaf || flags == flagFreelist) {
+				fit++
+			}
+		}
+		if fit >= enough {
+			return size
+		}
+	}
+	return 0
 }
 
 func (s *Source) hasSecondMagic() bool {
@@ -420,7 +449,11 @@ func (s *Source) unchanged() error {
 	if s.truncated != nil {
 		m.pages = s.pager.meta.pages // as far as there are any
 	}
-	if reason != "" || m != s.pager.meta {
+	same := reason == "" && m == s.pager.meta
+	if s.headless {
+		same = reason != "" // there is none still
+	}
+	if !same {
 		return &ChangedError{Path: s.file, How: "a transaction was committed; an etcd may have started on it"}
 	}
 	return nil

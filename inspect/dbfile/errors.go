@@ -75,7 +75,12 @@ type NotDatabaseError struct {
 }
 
 func (e *NotDatabaseError) Error() string {
-	s := fmt.Sprintf("open %s: %v: it is %s", e.Path, keyspace.ErrNotDatabase, e.What)
+	return fmt.Sprintf("open %s: %s", e.Path, e.Reason())
+}
+
+// Reason is the message without the path.
+func (e *NotDatabaseError) Reason() string {
+	s := fmt.Sprintf("%v: it is %s", keyspace.ErrNotDatabase, e.What)
 	if e.Hint != "" {
 		s += " (" + e.Hint + ")"
 	}

@@ -90,7 +90,7 @@ func TestForeignFiles(t *testing.T) {
 		"xz":         {append([]byte("\xfd7zXZ\x00"), make([]byte, 5000)...), keyspace.ErrNotDatabase, []string{"an xz archive", "unxz"}},
 		"sqlite":     {append([]byte("SQLite format 3\x00"), make([]byte, 5000)...), keyspace.ErrNotDatabase, []string{"an SQLite database"}},
 		"zeros":      {make([]byte, 100_000), keyspace.ErrNotDatabase, []string{"full of zeros"}},
-		"no metas":   {twice, keyspace.ErrNotDatabase, nil},
+		"no metas":   {twice, keyspace.ErrCorrupt, []string{"both meta pages were overwritten", "a database's"}},
 		"both metas": {metas, keyspace.ErrCorrupt, []string{"page 0", "neither meta page is valid", "wrong checksum"}},
 		"version":    {future, keyspace.ErrCorrupt, []string{"format version 9"}},
 		"first page": {db[:4096], keyspace.ErrCorrupt, []string{"cut short"}},

@@ -53,7 +53,10 @@ func (e *EncryptedError) Error() string {
 	if e.Had == 0 {
 		return fmt.Sprintf("open %s: %v, and no identity was given", e.Path, ErrEncrypted)
 	}
-	return fmt.Sprintf("open %s: %v, and to none of the %s given", e.Path, ErrEncrypted, plural(e.Had, "identity", "identities"))
+	if e.Had == 1 {
+		return fmt.Sprintf("open %s: %v, and not to the identity that was given", e.Path, ErrEncrypted)
+	}
+	return fmt.Sprintf("open %s: %v, and to none of the %d identities given", e.Path, ErrEncrypted, e.Had)
 }
 
 // Unwrap makes errors.Is(err, ErrEncrypted) true.

@@ -639,6 +639,7 @@ func lock(ctx context.Context, p Place) error {
 		if err = lockOnce(ctx, p); !errors.Is(err, errSlow) {
 			return err
 		}
+		time.Sleep(2 * p.ttl()) // what was lost lies there until it is too old
 	}
 	return err
 }

@@ -7,10 +7,12 @@
 package reply
 
 import (
+	"context"
 	"encoding/json"
 	"regexp"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
@@ -58,6 +60,21 @@ func New(env *cli.Env, forms Form) (*Printer, error) {
 		return nil, err
 	}
 	return &Printer{env: env, Hex: s.Hex, Printer: p}, nil
+}
+
+// Begin is how a command of one request begins: the printer as New makes it, the client,
+// and a context that --command-timeout bounds.
+func Begin(ctx context.Context, env *cli.Env, forms Form) (*Printer, *clientv3.Client, context.Context, context.CancelFunc, error) {
+	p, err := New(env, forms)
+	if err != nil {
+		return nil, nil, nil, nil, err
+	}
+	client, err := env.Client(ctx)
+	if err != nil {
+		return nil, nil, nil, nil, err
+	}
+	ctx, cancel, err := env.CommandContext(ctx)
+	return p, client, ctx, cancel, err
 }
 
 // Formats are etcdctl's given formats, and under our own name ours too.

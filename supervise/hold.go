@@ -232,10 +232,15 @@ func (h *Hold) watchClock(ctx context.Context) {
 		case <-h.lost:
 			return
 		case <-t.C:
-			if end := h.Expiry().Add(-h.margin); Now() >= end {
-				h.lose(lost("etcd has not answered for %s: the lease %x ends within %s", (h.TTL - h.margin).Round(time.Millisecond), int64(h.Lease), h.margin.Round(time.Millisecond)))
-			}
+			h.checkClock()
 		}
+	}
+}
+
+// checkClock counts the hold as lost when its margin has begun.
+func (h *Hold) checkClock() {
+	if Now() >= h.Expiry().Add(-h.margin) {
+		h.lose(lost("etcd has not answered for %s: the lease %x ends within %s", (h.TTL - h.margin).Round(time.Millisecond), int64(h.Lease), h.margin.Round(time.Millisecond)))
 	}
 }
 

@@ -435,11 +435,14 @@ func TestLockF49Codes(t *testing.T) {
 			command []string
 			want    int
 		}{
-			{[]string{"true"}, 0}, {[]string{"false"}, 1}, {[]string{"sh", "-c", "exit 42"}, 42}, {[]string{"sh", "-c", "exit 255"}, 255},
+			{[]string{"true"}, 0}, {[]string{"false"}, 1}, {[]string{"sh", "-c", "exit 42"}, 42}, {[]string{"sh", "-c", "exit 255"}, 255}, {[]string{"sh", "-c", "exit 141"}, 141},
 			{[]string{"sh", "-c", "kill -9 $$"}, 137}, {[]string{"sh", "-c", "kill -TERM $$"}, 143},
 			{[]string{"/no/such/program"}, 127}, {[]string{"no-such-program"}, 127}, {[]string{plain}, 126}, {[]string{"/"}, 126},
 		} {
 			w := startWatcher(t, "etcdctl-plus", s.Endpoint(), nil, append(verb, e.command...)...)
+			if l, more := <-w.lines; more {
+				t.Errorf("%q prints %q", e.command, l)
+			}
 			wantEnd(t, w, e.want)
 		}
 	}

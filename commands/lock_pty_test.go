@@ -81,6 +81,21 @@ func (p *typist) awaits(t *testing.T, text string) {
 	}
 }
 
+// nudges presses Enter until text comes: a shell tells of its jobs before a prompt.
+func (p *typist) nudges(t *testing.T, text string) {
+	t.Helper()
+	for begin := time.Now(); time.Since(begin) < 30*time.Second; time.Sleep(200 * time.Millisecond) {
+		p.types(t, "\n")
+		p.mu.Lock()
+		seen := strings.Contains(p.seen.String()[p.read:], text)
+		p.mu.Unlock()
+		if seen {
+			break
+		}
+	}
+	p.awaits(t, text)
+}
+
 func (p *typist) ends(t *testing.T) int {
 	t.Helper()
 	ended := make(chan struct{})
@@ -177,9 +192,8 @@ func TestLockJobControl(t *testing.T) {
 	nothingLeft(t, c, "job/")
 	// in the background: it stops when it reads, and goes on in the foreground
 	p.types(t, "ep lock job --ttl 60 -- sh work &\n")
-	p.awaits(t, "up")
-	p.types(t, "\n")
-	p.awaits(t, "Stopped")
+	p.awaits(t, "stopped; unless it goes on")
+	p.nudges(t, "Stopped")
 	p.types(t, "fg\n")
 	p.types(t, "three\n")
 	p.awaits(t, "got <three>")

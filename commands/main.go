@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,13 +32,14 @@ func Main(args []string) int {
 	code := Run(ctx, env, args[1:])
 	stop()
 	sig := caught()
-	if own, taken := env.TakenSignals(); taken {
+	own, taken := env.TakenSignals()
+	if taken {
 		sig = own
 	}
 	if sig != nil {
 		raise(sig)
 	}
-	if code == brokenPipe {
+	if code == brokenPipe && !taken { // else it is a child's
 		raiseBrokenPipe()
 	}
 	return code
@@ -49,15 +49,12 @@ func Main(args []string) int {
 // shows it.
 const brokenPipe = 141
 
-// withSignals ends ctx at the first INT, TERM or HUP that is not ignored, as nohup and
-// scripts have it for what they start in the background. Further
+// withSignals ends ctx at the first INT, TERM or HUP. Further
 // signals of the same kind then act as the system has it: a second Ctrl-C kills.
 func withSignals(parent context.Context) (ctx context.Context, caught func() os.Signal, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	ch := make(chan os.Signal, 1)
-	if ends := slices.DeleteFunc(slices.Clone(endSignals), signal.Ignored); len(ends) > 0 {
-		signal.Notify(ch, ends...)
-	}
+	signal.Notify(ch, cli.Caught(endSignals...)...)
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -75,6 +75,7 @@ func grant(ctx context.Context, client *clientv3.Client, o Options) (*Hold, erro
 		return nil, fmt.Errorf("get a lease: %w", rpctypes.Error(err))
 	}
 	h.TTL = time.Duration(r.GetTTL()) * time.Second
+	h.Lease = clientv3.LeaseID(r.GetID()) // Kine chooses it itself
 	h.margin = o.Margin
 	if h.margin == 0 {
 		h.margin = h.TTL / 4
@@ -231,10 +232,15 @@ func (h *Hold) watchClock(ctx context.Context) {
 		case <-h.lost:
 			return
 		case <-t.C:
-			if end := h.Expiry().Add(-h.margin); Now() >= end {
-				h.lose(lost("etcd has not answered for %s: the lease %x ends within %s", (h.TTL - h.margin).Round(time.Millisecond), int64(h.Lease), h.margin.Round(time.Millisecond)))
-			}
+			h.checkClock()
 		}
+	}
+}
+
+// checkClock counts the hold as lost when its margin has begun.
+func (h *Hold) checkClock() {
+	if Now() >= h.Expiry().Add(-h.margin) {
+		h.lose(lost("etcd has not answered for %s: the lease %x ends within %s", (h.TTL - h.margin).Round(time.Millisecond), int64(h.Lease), h.margin.Round(time.Millisecond)))
 	}
 }
 

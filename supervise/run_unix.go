@@ -3,6 +3,7 @@
 package supervise
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Forwarded are the signals that a command gets from us. Who is not to get one, such as
-// what nohup started, has it ignored.
+// Forwarded are the signals that a command gets from us.
 var Forwarded = []os.Signal{
 	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTSTP, syscall.SIGCONT,
 }
@@ -69,6 +69,12 @@ func (h *Hold) Run(c Command, signals <-chan os.Signal) (End, error) {
 	}
 	ignoreStops()
 	status := r.loop(signals, waitFor(cmd.Process.Pid))
+	if r.lost == nil && status.Signal() == syscall.SIGKILL {
+		h.checkClock() // then the guard has done it, because we were stopped
+		if why := h.Why(); why != nil {
+			r.end(why)
+		}
+	}
 	_ = cmd.Process.Release() // it was waited for here
 	if r.lost != nil {
 		r.awaitGroup()
@@ -126,8 +132,11 @@ func (r *run) loop(signals <-chan os.Signal, states <-chan syscall.WaitStatus) s
 			r.end(r.h.Why())
 		case <-guardEnded:
 			guardEnded = nil
-			if r.killAt == 0 { // else it died with the group
-				r.end(fmt.Errorf("the guard process has ended, without which the command may outlive the lock"))
+			r.h.checkClock()
+			if why := r.h.Why(); why != nil { // it did what we were too late for
+				r.end(why)
+			} else if r.killAt == 0 { // else it died with the group
+				r.end(errors.New("the guard process has ended, without which the command may outlive the lock"))
 			}
 		case <-t.C:
 			if r.killAt != 0 && Now() >= r.killAt {

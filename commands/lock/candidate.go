@@ -98,10 +98,8 @@ func (c *candidate) hold(ctx context.Context, env *cli.Env, client *clientv3.Cli
 	// A second signal must not end us before what is held is given back: whoever ends a job
 	// often sends two, to the process and to its group.
 	again := make(chan os.Signal, 1)
-	if ends := slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored); len(ends) > 0 {
-		signal.Notify(again, ends...)
-		defer signal.Stop(again)
-	}
+	signal.Notify(again, cli.Caught(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
+	defer signal.Stop(again)
 	// Go ends a program at QUIT with a dump of its stacks.
 	quit, stop := signal.NotifyContext(ctx, syscall.SIGQUIT)
 	defer stop()
@@ -218,8 +216,8 @@ func (c *candidate) release(env *cli.Env, h *supervise.Hold) error {
 // run runs the command and ends as it ends.
 func (c *candidate) run(ctx context.Context, env *cli.Env, name string, h *supervise.Hold) error {
 	signals := make(chan os.Signal, 16)
-	if forward := slices.DeleteFunc(slices.Clone(supervise.Forwarded), signal.Ignored); len(forward) > 0 {
-		signal.Notify(signals, forward...)
+	if len(supervise.Forwarded) > 0 { // none would be all
+		signal.Notify(signals, cli.Caught(supervise.Forwarded...)...)
 		defer signal.Stop(signals)
 	}
 	if ctx.Err() != nil { // just before

@@ -132,13 +132,16 @@ const cleanTimeout = 30 * time.Second
 // cleanup deletes the keys that were written, and compacts and defragments where that is
 // wanted. It goes on when ctx has ended: nothing of the load should stay.
 func (o *checkOptions) cleanup(ctx context.Context, client *clientv3.Client) error {
-	interrupted := ctx.Err() != nil
+	compact, defrag := o.autoCompact, o.autoDefrag
+	if ctx.Err() != nil {
+		compact, defrag = false, false
+	}
 	ctx = context.WithoutCancel(ctx)
 	rev, err := o.delete(ctx, client)
 	if err != nil {
 		return fmt.Errorf("delete the keys of the check below %q, which are still there: %w", o.prefix, err)
 	}
-	if o.autoCompact && !interrupted {
+	if compact {
 		o.say("Compacting with revision %d\n", rev)
 		if err := bounded(ctx, func(ctx context.Context) error {
 			_, err := client.Compact(ctx, rev, clientv3.WithCompactPhysical())
@@ -148,7 +151,7 @@ func (o *checkOptions) cleanup(ctx context.Context, client *clientv3.Client) err
 		}
 		o.say("Compacted with revision %d\n", rev)
 	}
-	if !o.autoDefrag || interrupted {
+	if !defrag {
 		return nil
 	}
 	for _, ep := range client.Endpoints() {

@@ -83,7 +83,7 @@ func (o *addOptions) complete(args []string) error {
 	}
 	o.name = args[0]
 	var err error
-	o.urls, err = peerURLs(o.env, o.peers)
+	o.urls, err = peerURLs(o.peers)
 	return err
 }
 

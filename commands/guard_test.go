@@ -103,6 +103,7 @@ func TestDestructiveCommandsAsk(t *testing.T) {
 
 // destructive are command lines that must not work without an answer.
 func destructive(st *clientv3.StatusResponse, lease clientv3.LeaseID) [][]string {
+	member := fmt.Sprintf("%x", st.Header.GetMemberId())
 	return [][]string{
 		{"del", "", "--prefix"}, {"del", "", "--from-key"}, {"del", "app/", "--prefix"}, {"del", "app/", "--prefix", "--chunked"}, {"del", "app/000", "app/140", "--range"},
 		{"del", "/registry/pods/a/b"}, {"del", "/registry/", "--prefix", "--yes"}, {"put", "/registry/pods/a/b", "2"}, {"put", "/registry/new", "2"}, {"put", "/kubernetes.io/new", "2"},
@@ -110,5 +111,7 @@ func destructive(st *clientv3.StatusResponse, lease clientv3.LeaseID) [][]string
 		{"member", "add", "new", "--peer-urls", "http://127.0.0.1:1"}, {"member", "remove", fmt.Sprintf("%x", st.Header.GetMemberId())}, {"alarm", "disarm"},
 		{"defrag", "--all"}, {"defrag", "--cluster", "--all"}, {"downgrade", "enable", "3.6"},
 		{"auth", "enable"}, {"user", "delete", "root"}, {"role", "delete", "some"}, {"endpoint", "hashkv"},
+		{"member", "add", "m9", "--peer-urls", "http://127.0.0.1:1"}, {"member", "remove", member}, {"member", "remove", member, "--yes"}, {"alarm", "disarm"},
+		{"defrag", "--all"}, {"defrag", "--cluster", "--all"}, {"defrag", "--cluster", "--all", "--force"}, {"downgrade", "enable", "3.6"}, {"check", "perf"}, {"check", "datascale"},
 	}
 }

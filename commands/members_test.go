@@ -93,6 +93,22 @@ func fill(t *testing.T, c *clientv3.Client, megabytes int) {
 	}
 }
 
+// settled waits until every member tells of the pages that became free, which it counts when
+// it commits.
+func settled(t *testing.T, members []*server.Process) {
+	t.Helper()
+	for start := time.Now(); time.Since(start) < 20*time.Second; time.Sleep(100 * time.Millisecond) {
+		if _, err := members[0].Client(t).Put(t.Context(), "tick", "1"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(300 * time.Millisecond)
+		if !slices.ContainsFunc(members, func(p *server.Process) bool { st := mustStatus(t, p); return st.DbSizeInUse*2 > st.DbSize }) {
+			return
+		}
+	}
+	t.Fatal("no pages became free")
+}
+
 // F56: what destroys something is refused where nobody confirms it, says which cluster and
 // why, and leaves everything as it is.
 func TestClusterGuards(t *testing.T) {
@@ -104,6 +120,7 @@ func TestClusterGuards(t *testing.T) {
 	ids := named(t, c)
 	leader, follower := ids[fmt.Sprintf("m%d", lead)], ids[fmt.Sprintf("m%d", (lead+1)%3)]
 	fill(t, c, 4)
+	settled(t, members)
 	cluster := fmt.Sprintf("cluster %x at ", mustStatus(t, members[0]).Header.GetClusterId())
 	for _, args := range [][]string{
 		{"member", "add", "m9", "--peer-urls", "http://127.0.0.1:1"},
@@ -188,12 +205,15 @@ func TestDisarmWithoutSpace(t *testing.T) {
 			t.Fatal("no alarm came")
 		}
 	}
+	for before := ""; before != picture(t, members); time.Sleep(200 * time.Millisecond) { // what was written is on its way into the file
+		before = picture(t, members)
+	}
 	refused(t, members, env, "with a quota of 3.8 MiB", "alarm", "disarm")
 	if r := run(t, env, "endpoint", "health", "-w", "table"); r.code == 0 || !strings.Contains(r.stdout, "NOSPACE") {
 		t.Errorf("exit code %d: %s", r.code, r.stdout)
 	}
 	ok(t, env, "compaction", fmt.Sprint(rev), "--physical", "--yes")
-	ok(t, env, "defrag", "--yes")
+	ok(t, env, "defrag", "--all", "--yes")
 	if out := ok(t, env, "alarm", "disarm"); !strings.Contains(out, "alarm:NOSPACE") {
 		t.Error(out)
 	}
@@ -313,6 +333,7 @@ func TestRollingDefrag(t *testing.T) {
 	members := server.Cluster(t, 3, server.Options{Args: fast("")})
 	env := joined(members)
 	fill(t, members[0].Client(t), 12)
+	settled(t, members)
 	lead := server.Leader(t, members)
 	leader := fmt.Sprintf("m%d", lead)
 	plan := defragged(t, run(t, env, "defrag", "--cluster", "--dry-run", "-w", "json"))

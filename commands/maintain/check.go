@@ -132,34 +132,37 @@ const cleanTimeout = 30 * time.Second
 // cleanup deletes the keys that were written, and compacts and defragments where that is
 // wanted. It goes on when ctx has ended: nothing of the load should stay.
 func (o *checkOptions) cleanup(ctx context.Context, client *clientv3.Client) error {
-	interrupted := ctx.Err() != nil
+	compact, defrag := o.autoCompact, o.autoDefrag
+	if ctx.Err() != nil {
+		compact, defrag = false, false
+	}
 	ctx = context.WithoutCancel(ctx)
 	rev, err := o.delete(ctx, client)
 	if err != nil {
 		return fmt.Errorf("delete the keys of the check below %q, which are still there: %w", o.prefix, err)
 	}
-	if o.autoCompact && !interrupted {
-		o.say("Compacting with revision %d\n", rev)
+	if compact {
+		o.say("Compacting with revision %d", rev)
 		if err := bounded(ctx, func(ctx context.Context) error {
 			_, err := client.Compact(ctx, rev, clientv3.WithCompactPhysical())
 			return err
 		}); err != nil {
 			return fmt.Errorf("compact at revision %d: %w", rev, err)
 		}
-		o.say("Compacted with revision %d\n", rev)
+		o.say("Compacted with revision %d", rev)
 	}
-	if !o.autoDefrag || interrupted {
+	if !defrag {
 		return nil
 	}
 	for _, ep := range client.Endpoints() {
-		o.say("Defragmenting %q\n", ep)
+		o.say("Defragmenting %q", ep)
 		if err := bounded(ctx, func(ctx context.Context) error {
 			_, err := client.Defragment(ctx, ep)
 			return err
 		}); err != nil {
 			return fmt.Errorf("defragment %s: %w", ep, err)
 		}
-		o.say("Defragmented %q\n", ep)
+		o.say("Defragmented %q", ep)
 	}
 	return nil
 }
@@ -202,11 +205,11 @@ func (o *checkOptions) delete(ctx context.Context, client *clientv3.Client) (rev
 
 // say tells what goes on: on stdout as etcdctl, whose text it is, else on stderr.
 func (o *checkOptions) say(format string, a ...any) {
-	w := o.env.Stderr
 	if o.env.DropIn() {
-		w = o.env.Stdout
+		fmt.Fprintf(o.env.Stdout, format+"\n", a...)
+		return
 	}
-	fmt.Fprintf(w, format, a...)
+	o.env.Say(format, a...)
 }
 
 // checkView is the verdict.

@@ -64,7 +64,7 @@ func (o *checkOptions) datascale(ctx context.Context, size string) error {
 	if err != nil {
 		return err
 	}
-	o.say("Start data scale check for work load [%d key-value pairs, 1024 bytes per key-value, %d concurrent clients].\n", load.keys, load.clients)
+	o.say("Start data scale check for work load [%d key-value pairs, 1024 bytes per key-value, %d concurrent clients].", load.keys, load.clients)
 	line := o.env.Progress("keys written")
 	var written atomic.Int64
 	stats := perf.Run(ctx, clients, o.prefix, perf.Load{
@@ -114,7 +114,7 @@ func (o *checkOptions) resident(ctx context.Context, when string) (int64, error)
 	n, err := perf.Resident(ctx, &http.Client{Transport: transport, Timeout: max(s.CommandTimeout, time.Second)}, strings.TrimSuffix(url, "/")+"/metrics")
 	if err != nil {
 		if o.env.DropIn() {
-			o.say("FAIL: Could not read process_resident_memory_bytes %s the put operations.\n", when)
+			o.say("FAIL: Could not read process_resident_memory_bytes %s the put operations.", when)
 		}
 		return 0, cli.WithHint(fmt.Errorf("the memory of the server %s the load: %w", when, err), "the first endpoint must serve /metrics, as etcd does on its client port unless --listen-metrics-urls moves it")
 	}

@@ -279,16 +279,14 @@ func row(r cluster.DefragResult, result string) defragRow {
 
 // tell says on stderr how it goes: each member can take minutes.
 func (o *defragOptions) tell(d defragRow, took time.Duration) {
-	member := output.CleanLine(d.Member)
 	if d.MovedTo != "" {
-		fmt.Fprintf(o.env.Stderr, "%s has handed the leadership over to %s\n", member, output.CleanLine(d.MovedTo))
+		o.env.Say("%s has handed the leadership over to %s", d.Member, d.MovedTo)
 	}
-	switch d.Result {
-	case "defragmented":
-		fmt.Fprintf(o.env.Stderr, "%s: %s became %s in %s\n", member, output.Bytes(d.BeforeBytes), output.Bytes(d.AfterBytes), took.Round(time.Millisecond))
-	default:
-		fmt.Fprintf(o.env.Stderr, "%s: %s: %s\n", member, d.Result, d.Reason)
+	if d.Result == "defragmented" {
+		o.env.Say("%s: %s became %s in %s", d.Member, output.Bytes(d.BeforeBytes), output.Bytes(d.AfterBytes), took.Round(time.Millisecond))
+		return
 	}
+	o.env.Say("%s: %s: %s", d.Member, d.Result, d.Reason)
 }
 
 // printDefrag prints the members, in the simple format a line each.

@@ -83,7 +83,7 @@ func (o *addOptions) complete(args []string) error {
 	}
 	o.name = args[0]
 	var err error
-	o.urls, err = peerURLs(o.env, o.peers)
+	o.urls, err = peerURLs(o.peers)
 	return err
 }
 
@@ -203,7 +203,7 @@ func (o *addOptions) await(ctx context.Context, p *reply.Printer, id uint64) err
 		wctx, cancel = context.WithTimeout(ctx, o.wait)
 	}
 	defer cancel()
-	fmt.Fprintf(o.env.Stderr, "waiting for %s to start and to catch up; start it with these settings\n", output.CleanLine(o.name))
+	o.env.Say("waiting for %s to start and to catch up; start it with these settings", o.name)
 	progress := o.env.Progress("entries of the log applied")
 	defer progress.Done()
 	told := false
@@ -211,7 +211,7 @@ func (o *addOptions) await(ctx context.Context, p *reply.Printer, id uint64) err
 		progress.Set(int64(w.Applied), int64(w.Leader))
 		if w.Started && !told {
 			told = true
-			fmt.Fprintf(o.env.Stderr, "%s has started\n", output.CleanLine(o.name))
+			o.env.Say("%s has started", o.name)
 		}
 	})
 	var resp *clientv3.MemberPromoteResponse
@@ -230,8 +230,8 @@ func (o *addOptions) await(ctx context.Context, p *reply.Printer, id uint64) err
 		_, err = p.Out.Write([]byte(text))
 		return err
 	}
-	_, err = o.env.Stderr.Write([]byte(text)) // the answer was one document already
-	return err
+	o.env.Say("%s", strings.TrimSpace(text)) // the answer was one document already
+	return nil
 }
 
 // unpromoted says what a wait in vain leaves behind.

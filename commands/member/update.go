@@ -49,7 +49,7 @@ func (o *updateOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	urls, err := peerURLs(o.env, o.peers)
+	urls, err := peerURLs(o.peers)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (o *updateOptions) run(ctx context.Context) error {
 }
 
 // peerURLs reads --peer-urls.
-func peerURLs(env *cli.Env, text string) ([]string, error) {
+func peerURLs(text string) ([]string, error) {
 	urls := strings.Split(text, ",")
 	if err := checkURLs(urls); err != nil {
 		return nil, &cli.Error{Code: cli.Usage, Err: fmt.Errorf("--peer-urls: %w", err), DropIn: 1, Hint: "for example --peer-urls http://10.0.0.4:2380"}

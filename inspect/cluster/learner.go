@@ -28,6 +28,12 @@ func (w Waiting) String() string {
 	}
 }
 
+// ready tells whether it has applied what the leader had at the look before. A learner that
+// cannot be reached from here is the leader's to judge.
+func (w Waiting) ready(goal uint64) bool {
+	return w.Started && (w.Err != nil || goal > 0 && w.Applied >= goal)
+}
+
 // WaitLearner waits until a learner has started and has applied all that the leader had
 // when it was last asked but one. tell hears of every look. A learner whose addresses
 // cannot be reached from here is left to the leader to judge, which refuses to promote it
@@ -42,7 +48,7 @@ func WaitLearner(ctx context.Context, dial Dialer, endpoints []string, id uint64
 		if ctx.Err() == nil {
 			tell(w)
 		}
-		if w.Started && (w.Err != nil || goal > 0 && w.Applied >= goal) {
+		if w.ready(goal) {
 			return nil
 		}
 		goal = w.Leader
@@ -60,9 +66,9 @@ const lookEvery = 200 * time.Millisecond
 var ErrGone = errors.New("it is no longer a member of the cluster")
 
 func lacks(ctx context.Context, dial Dialer, endpoints []string, id uint64, timeout time.Duration) (Waiting, error) {
-	c, err := Look(ctx, dial, endpoints, timeout)
-	if err != nil {
-		return Waiting{Err: err}, nil
+	c, unreached := Look(ctx, dial, endpoints, timeout)
+	if unreached != nil {
+		return Waiting{Err: unreached}, nil
 	}
 	m := c.Member(id)
 	if m == nil {

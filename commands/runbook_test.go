@@ -83,6 +83,26 @@ wait || true
 cat later.txt
 `), `DELETE\n/services/order/short\n`, `(?s)PUT\n/services/order/short\nx\nDELETE\n/services/order/short\n`)
 
+	// A lock: first come, first served; no timeout of a request ends it, or a keep-alive.
+	expect(sh(`
+etcdctl lock /my-lock -- echo "I hold the lock"
+etcdctl lock /my-lock -- sh -c 'echo holding >held.txt; while [ ! -e go ]; do sleep 0.05; done; echo first >>order.txt' & 
+for i in $(seq 200); do [ -e held.txt ] && break; sleep 0.05; done
+for n in second third; do
+  etcdctl lock /my-lock -- sh -c "echo $n >>order.txt" &
+  for i in $(seq 200); do [ $(etcdctl get /my-lock --prefix --keys-only | grep -c my-lock) = $([ $n = second ] && echo 2 || echo 3) ] && break; sleep 0.05; done
+done
+touch go
+wait
+cat order.txt
+ETCDCTL_COMMAND_TIMEOUT=1s etcdctl lock /my-lock -- sh -c 'sleep 2; echo still mine'
+LEASE_ID=$(etcdctl lease grant 30 | awk '{print $2}')
+ETCDCTL_COMMAND_TIMEOUT=1s etcdctl lease keep-alive $LEASE_ID >long.txt &
+sleep 2; kill -0 $! && echo still alive; kill $!; wait $! || true
+etcdctl get /my-lock --prefix --keys-only
+etcdctl lease list
+`), `I hold the lock\n`, `first\nsecond\nthird\n`, `still mine\n`, `still alive\n`, `found 1 leases`)
+
 	// Files and their status, as 3.5 has it.
 	snap, err := filepath.Abs(corpus.Snapshot(t))
 	if err != nil {

@@ -630,7 +630,7 @@ func (p Place) ttl() time.Duration {
 }
 
 // errSlow: the holder could not refresh its lock in time and has noticed, as on a machine
-// that does a lot else. Nobody has held it twice.
+// that does a lot else. Nobody has held it twice. It is tried again with more time.
 var errSlow = errors.New("the holder lost it, being too slow")
 
 func lock(ctx context.Context, p Place) error {
@@ -640,6 +640,7 @@ func lock(ctx context.Context, p Place) error {
 			return err
 		}
 		time.Sleep(2 * p.ttl()) // what was lost lies there until it is too old
+		p.TTL = 2 * p.ttl()
 	}
 	return err
 }

@@ -34,6 +34,30 @@ var kinds = map[string]func(t *testing.T, version string) *world{
 	"three": func(t *testing.T, version string) *world { return newWorld(t, 3, version) },
 	"tls":   newTLSWorld,
 	"auth":  newAuthWorld,
+	// Three members that have seen each other for so long that they let others in.
+	"settled": func(t *testing.T, version string) *world {
+		w := newWorld(t, 3, version)
+		time.Sleep(settle)
+		return w
+	},
+	// One member without space.
+	"nospace": func(t *testing.T, version string) *world {
+		w := newWorld(t, 1, version)
+		raise(t, w.admin, w.members[0], pb.AlarmType_NOSPACE)
+		return w
+	},
+}
+
+// settle is how long members have to be connected before etcd changes who they are, and
+// some more.
+const settle = 6 * time.Second
+
+// raise raises an alarm of a member.
+func raise(t *testing.T, c *clientv3.Client, id uint64, alarm pb.AlarmType) {
+	t.Helper()
+	if _, err := pb.NewMaintenanceClient(c.ActiveConnection()).Alarm(t.Context(), &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: id, Alarm: alarm}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestEqualsEtcdctl runs the lists in testdata/etcdctl through the real etcdctl and
@@ -69,13 +93,14 @@ type lineList struct {
 
 // listLine is one command line.
 type listLine struct {
-	text    string
-	differs bool
-	where   []string // that it differs only on these; none: everywhere
-	until   string   // run until stdout has it, then interrupt
-	env     []string
-	args    []string
-	stdin   string
+	text     string
+	differs  bool
+	anyOrder bool     // what is listed comes in any order
+	where    []string // that it differs only on these; none: everywhere
+	until    string   // run until stdout has it, then interrupt
+	env      []string
+	args     []string
+	stdin    string
 }
 
 var (
@@ -124,6 +149,7 @@ func readList(t *testing.T, file string) *lineList {
 				line.where = strings.Fields(m[1])
 			}
 		}
+		rest, line.anyOrder = strings.CutPrefix(rest, "anyorder ")
 		if m := untilText.FindStringSubmatch(rest); m != nil {
 			if line.until, err = strconv.Unquote(m[1]); err != nil {
 				t.Fatalf("%s: %s: %v", file, text, err)
@@ -180,6 +206,9 @@ func compare(t *testing.T, l *lineList, programs []string, on string) {
 		var got, state [2]string
 		for i, w := range worlds {
 			got[i] = w.execute(t, programs[i], line)
+			if line.anyOrder {
+				got[i] = pieces(got[i])
+			}
 			state[i] = w.state(t)
 		}
 		switch {
@@ -187,7 +216,7 @@ func compare(t *testing.T, l *lineList, programs []string, on string) {
 			t.Errorf("%s: no longer differs: %q", line.text, got[0])
 		case line.differs:
 		case got[0] != got[1]:
-			t.Errorf("%s\netcdctl: %q\nours:    %q", line.text, got[0], got[1])
+			t.Errorf("%s\netcdctl: %q\nours:    %q\nits stderr: %s\nours:       %s", line.text, got[0], got[1], worlds[0].said, worlds[1].said)
 		}
 		if state[0] != state[1] && line.differs {
 			parted = line.text
@@ -196,6 +225,16 @@ func compare(t *testing.T, l *lineList, programs []string, on string) {
 		}
 	}
 }
+
+// pieces sorts what an answer lists, for what has an order by ids that were drawn at random.
+func pieces(s string) string {
+	code, rest, _ := strings.Cut(s, ": ")
+	all := append(between.Split(rest, -1), code)
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+var between = regexp.MustCompile(`[\n,\[\]{}"\x12\x1a]+ ?`)
 
 // world is one cluster, with what has to be hidden to compare it with its equal.
 type world struct {
@@ -210,6 +249,7 @@ type world struct {
 	pass      bool             // leases are not looked at
 	leases    []clientv3.LeaseID
 	members   []uint64
+	said      string // by the last command on stderr
 }
 
 type hidden struct{ text, name string }
@@ -324,6 +364,9 @@ func (w *world) hide(text, name string) { w.hidden = append(w.hidden, hidden{tex
 
 // hideID hides an id in every form: hexadecimal, decimal, and as protobuf has it.
 func (w *world) hideID(id uint64, name string) {
+	for _, before := range []string{"Member ", "cluster "} { // filled up with blanks
+		w.hidden = append(w.hidden, hidden{before + fmt.Sprintf("%16x", id), before + "<" + name + ">"})
+	}
 	w.hide(fmt.Sprintf("%016x", id), name)
 	w.hide(fmt.Sprintf("%x", id), name)
 	w.hide(fmt.Sprint(id), name)
@@ -338,6 +381,9 @@ var varies = []*regexp.Regexp{
 	regexp.MustCompile(`()[0-9.]+ k?B[, │]+[0-9.]+ k?B[, │]+[0-9]+%`),                              // sizes of a status
 	regexp.MustCompile(`((?:true|false)[, │]+(?:true|false)[, │]+)[0-9]+[, │]+[0-9]+[, │]+[0-9]+`), // term and places in the log
 	regexp.MustCompile(`(<MEMBER[0-9]>(?:\x18[^ ]{1,3})? )[\x02-\x0f]`),                            // the term, in protobuf
+	regexp.MustCompile(`(memberID:[^ ]+) +`),                                                       // protobuf's text has one blank or two, by program
+	regexp.MustCompile(`(Approximate system memory used : )-?[0-9.]+`),                             // of the server
+	regexp.MustCompile(`(Downgrade cancel success, cluster version )3.[0-9]`),                      // the servers may have begun or not
 	regexp.MustCompile(`(took[ =":]+)[0-9.]+(?:ns|µs|ms|s)`),
 	regexp.MustCompile(`("(?:raft_term|raftTerm|raftIndex|raftAppliedIndex|dbSize|dbSizeInUse|RaftTerm|RaftIndex|RaftAppliedIndex|DBSize|DBSizeInUse)"\s*:\s*)[0-9]+`),
 }
@@ -386,7 +432,7 @@ func (w *world) expand(s string) string {
 // execute returns stdout and exit code, masked.
 func (w *world) execute(t *testing.T, program string, line listLine) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var args []string
 	for _, a := range line.args {
@@ -414,7 +460,8 @@ func (w *world) execute(t *testing.T, program string, line listLine) string {
 		cmd.Stdin = r
 	}
 	out := &watched{text: line.until, seen: make(chan struct{})}
-	cmd.Stdout = out
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = out, &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -432,7 +479,9 @@ func (w *world) execute(t *testing.T, program string, line listLine) string {
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatalf("%s: %v", line.text, err)
 	}
+	w.said = said.String()
 	w.learnLeases(t)
+	w.learnMembers(t)
 	code := strconv.Itoa(cmd.ProcessState.ExitCode())
 	if s, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
 		code = s.Signal().String()
@@ -497,7 +546,22 @@ func (w *world) learnLeases(t *testing.T) {
 	}
 }
 
-// state is everything a command line can have changed: keys, leases, users and roles.
+// learnMembers gives members that are new their names.
+func (w *world) learnMembers(t *testing.T) {
+	t.Helper()
+	r, err := w.client(t).MemberList(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range r.Members {
+		if !slices.Contains(w.members, m.ID) {
+			w.members = append(w.members, m.ID)
+			w.hideID(m.ID, fmt.Sprintf("MEMBER%d", len(w.members)-1))
+		}
+	}
+}
+
+// state is everything a command line can have changed: keys, leases, members, alarms, users and roles.
 func (w *world) state(t *testing.T) string {
 	t.Helper()
 	ctx := t.Context()
@@ -518,6 +582,23 @@ func (w *world) state(t *testing.T) string {
 	}
 	if !w.pass {
 		fmt.Fprintf(&b, "%d leases\n", len(leases.Leases))
+	}
+	members, err := c.MemberList(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known []string
+	for _, m := range members.Members {
+		known = append(known, w.mask(fmt.Sprintf("member %x %q at %q, learner %t\n", m.ID, m.Name, m.PeerURLs, m.IsLearner)))
+	}
+	slices.Sort(known) // etcd sorts by id
+	b.WriteString(strings.Join(known, ""))
+	alarms, err := c.AlarmList(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range alarms.Alarms {
+		fmt.Fprintf(&b, "alarm %s of %x\n", a.Alarm, a.MemberID)
 	}
 	users, err := c.UserList(ctx)
 	if err != nil {

@@ -20,6 +20,8 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/kv"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/lease"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/lock"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/maintain"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/member"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/mirror"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/registry"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/sandbox"
@@ -87,7 +89,7 @@ func NewRoot(env *cli.Env) *cobra.Command {
 	}
 	if env.Personality != cli.Etcdutl {
 		add(root, groupConcurrency, "One at a time:", lock.Commands(env)...)
-		add(root, groupCluster, "The cluster and its members:", endpoint.New(env), mirror.New(env))
+		add(root, groupCluster, "The cluster and its members:", append([]*cobra.Command{endpoint.New(env), member.New(env)}, append(maintain.Commands(env, datadir.Defrag), mirror.New(env))...)...)
 		add(root, groupAuth, "Users and what they may:", auth.Commands(env)...)
 	}
 	if !env.DropIn() {

@@ -229,6 +229,8 @@ func describeSystem(d *Error) {
 	switch err := d.Err; {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		d.Code, d.Hint = IO, "free some space, or write to another file system"
+	case errors.Is(err, syscall.EROFS):
+		d.Code, d.Hint = IO, "in a systemd unit with ProtectSystem=strict, ReadWritePaths= names the folders that may be written to"
 	case errors.Is(err, fs.ErrPermission):
 		d.Code = Permission
 	case errors.Is(err, fs.ErrExist):

@@ -20,15 +20,17 @@ import (
 type Settings struct {
 	Endpoints   []string
 	DialTimeout time.Duration
-	// CommandTimeout bounds one unary command; 0: no bound.
-	CommandTimeout   time.Duration
-	KeepaliveTime    time.Duration
-	KeepaliveTimeout time.Duration
-	MaxRequestBytes  int // 0: 2 MiB
-	MaxRecvBytes     int // 0: no limit but the protocol's
-	Debug            bool
-	Hex              bool
-	WriteOut         string
+	// CommandTimeout bounds one unary command; 0: no bound. CommandTimeoutFrom tells where
+	// it came from, as EndpointsFrom does: what takes long by nature has a default of its own.
+	CommandTimeout     time.Duration
+	CommandTimeoutFrom string
+	KeepaliveTime      time.Duration
+	KeepaliveTimeout   time.Duration
+	MaxRequestBytes    int // 0: 2 MiB
+	MaxRecvBytes       int // 0: no limit but the protocol's
+	Debug              bool
+	Hex                bool
+	WriteOut           string
 
 	Cert, Key, CACert     string
 	InsecureTransport     bool
@@ -204,6 +206,7 @@ func (f *Flags) load(ctx string, m map[string]any) (*Settings, error) {
 		Endpoints:             g.list("endpoints"),
 		DialTimeout:           g.duration("dial-timeout"),
 		CommandTimeout:        g.duration("command-timeout"),
+		CommandTimeoutFrom:    from["command-timeout"],
 		KeepaliveTime:         g.duration("keepalive-time"),
 		KeepaliveTimeout:      g.duration("keepalive-timeout"),
 		MaxRequestBytes:       g.count("max-request-bytes"),

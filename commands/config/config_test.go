@@ -94,7 +94,7 @@ func TestEverySetting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.EndpointsFrom = ""
+	s.EndpointsFrom, s.CommandTimeoutFrom = "", ""
 	want := Settings{
 		Endpoints: []string{"127.0.0.1:2379"}, DialTimeout: 3 * time.Second, CommandTimeout: time.Minute, KeepaliveTime: 4 * time.Second, KeepaliveTimeout: 8 * time.Second,
 		MaxRequestBytes: 123, MaxRecvBytes: 456, Debug: true, Hex: true, WriteOut: "json", Cert: "c", Key: "k", CACert: "ca", InsecureSkipTLSVerify: true,

@@ -30,7 +30,7 @@ func startWatcher(t *testing.T, name, endpoint string, env []string, args ...str
 func startProgram(t *testing.T, path, endpoint string, env []string, args ...string) *watcher {
 	t.Helper()
 	w := &watcher{cmd: exec.Command(path, args...), lines: make(chan string, 1000), errs: &strings.Builder{}}
-	w.cmd.Env = append([]string{"PATH=/usr/bin:/bin", "HOME=" + t.TempDir(), "ETCDCTL_ENDPOINTS=" + endpoint}, env...)
+	w.cmd.Env = append([]string{"PATH=/usr/bin:/bin", "HOME=" + t.TempDir(), "ETCDCTL_ENDPOINTS=" + endpoint, "ETCDCTL_DIAL_TIMEOUT=20s"}, env...) // the machine may be busy
 	w.cmd.Stderr = w.errs
 	out, err := w.cmd.StdoutPipe()
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"sync"
 	"time"
 
 	"github.com/etcdctl-plus/etcdctl-plus/backup/place"
@@ -19,7 +20,9 @@ import (
 )
 
 // nameParts are what the name of a backup says of it.
-var nameParts = regexp.MustCompile(`^\d+-r(\d+)-(\d{8}T\d{6}Z)\.db`)
+var nameParts = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\d+-r(\d+)-(\d{8}T\d{6}Z)\.db`)
+})
 
 // Rebuild makes a new manifest for a backup whose own is lost or damaged, of what its file
 // and its name say, under the repository's lock, which the caller holds. The backup is
@@ -50,7 +53,7 @@ func (r *Repository) Rebuild(ctx context.Context, e *Entry, dir string, o Verify
 	case v.Verdict != Healthy:
 		return nil, fmt.Errorf("backup %s: %w", e.ID(), ErrNotOpened)
 	}
-	parts := nameParts.FindStringSubmatch(e.Name)
+	parts := nameParts().FindStringSubmatch(e.Name)
 	if parts == nil {
 		return nil, fmt.Errorf("backup %s: no run of this program gave that name", e.ID())
 	}

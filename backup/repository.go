@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/etcdctl-plus/etcdctl-plus/backup/place"
 	"github.com/etcdctl-plus/etcdctl-plus/backup/retention"
@@ -42,7 +43,9 @@ const (
 )
 
 // nameForm are the names that a repository gives.
-var nameForm = regexp.MustCompile(`^\d{6,}-r\d+-\d{8}T\d{6}Z\.db(\.zst)?(\.age)?$`)
+var nameForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\d{6,}-r\d+-\d{8}T\d{6}Z\.db(\.zst)?(\.age)?$`)
+})
 
 // Entry is one backup of a repository.
 type Entry struct {
@@ -220,7 +223,7 @@ func ours(name, dir, end string) bool {
 	}
 	rest, ok = strings.CutSuffix(rest, end)
 	cluster, base, deeper := strings.Cut(rest, "/")
-	return ok && deeper && isHex(cluster) && nameForm.MatchString(base)
+	return ok && deeper && isHex(cluster) && nameForm().MatchString(base)
 }
 
 func isHex(s string) bool {

@@ -46,6 +46,11 @@ func TestDefragFolder(t *testing.T) {
 	if etcdutl.code != 0 || etcdutl.stdout != "" {
 		t.Fatalf("%+v", etcdutl)
 	}
+	for _, name := range []string{"etcdctl", "etcdctl-plus"} { // as etcdctl of 3.5
+		if r := runAs(t, name, nil, "defrag", "--data-dir", dir); r.code != 0 || (r.stdout == "") != (name == "etcdctl") {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
 	if after := ok(t, nil, "snapshot", "hashkv", db); after != before {
 		t.Errorf("hash before %s after %s", before, after)
 	}

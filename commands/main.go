@@ -16,21 +16,30 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/pipeline"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
+	"github.com/etcdctl-plus/etcdctl-plus/supervise"
 )
 
 // Main runs the program under the name args[0] and returns its exit code. A
 // signal that ended the work is raised again, so that a shell loop stops at
 // Ctrl-C; then Main does not return.
 func Main(args []string) int {
+	if supervise.IsGuard(args) {
+		return supervise.Guard()
+	}
 	name := strings.TrimSuffix(filepath.Base(args[0]), ".exe")
 	env := cli.SystemEnv(name)
 	ctx, caught, stop := withSignals(context.Background())
 	code := Run(ctx, env, args[1:])
 	stop()
-	if sig := caught(); sig != nil {
+	sig := caught()
+	own, taken := env.TakenSignals()
+	if taken {
+		sig = own
+	}
+	if sig != nil {
 		raise(sig)
 	}
-	if code == brokenPipe {
+	if code == brokenPipe && !taken { // else it is a child's
 		raiseBrokenPipe()
 	}
 	return code
@@ -40,29 +49,24 @@ func Main(args []string) int {
 // shows it.
 const brokenPipe = 141
 
-// signalError is the cause of a context that a signal ended.
-type signalError struct{ os.Signal }
-
-func (s signalError) Error() string { return "stopped by signal: " + s.String() }
-
 // withSignals ends ctx at the first INT, TERM or HUP. Further
 // signals of the same kind then act as the system has it: a second Ctrl-C kills.
 func withSignals(parent context.Context) (ctx context.Context, caught func() os.Signal, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	ch := make(chan os.Signal, 1)
-	signal.Notify(ch, endSignals...)
+	signal.Notify(ch, cli.Caught(endSignals...)...)
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		select {
 		case s := <-ch:
 			signal.Stop(ch)
-			cancel(signalError{s})
+			cancel(&cli.SignalError{Signal: s})
 		case <-done:
 		}
 	}()
 	caught = func() os.Signal {
-		var s signalError
+		var s *cli.SignalError
 		if errors.As(context.Cause(ctx), &s) {
 			return s.Signal
 		}
@@ -109,10 +113,11 @@ func finish(ctx context.Context, env *cli.Env, err error) int {
 	if err == nil {
 		return 0
 	}
+	_, taken := env.TakenSignals()
 	switch {
 	case errors.Is(err, cli.ErrBrokenPipe):
 		return brokenPipe
-	case isSignal(ctx):
+	case isSignal(ctx) && !taken:
 		return 1 // the signal is raised again and decides
 	}
 	var child *cli.ExitError
@@ -131,19 +136,20 @@ func finish(ctx context.Context, env *cli.Env, err error) int {
 }
 
 func isSignal(ctx context.Context) bool {
-	var s signalError
+	var s *cli.SignalError
 	return errors.As(context.Cause(ctx), &s)
 }
 
 // group ids of the command list.
 const (
-	groupData    = "data"
-	groupFiles   = "files"
-	groupInspect = "inspect"
-	groupCluster = "cluster"
-	groupAuth    = "auth"
-	groupBackup  = "backup"
-	groupMore    = "more"
+	groupData        = "data"
+	groupFiles       = "files"
+	groupInspect     = "inspect"
+	groupConcurrency = "concurrency"
+	groupCluster     = "cluster"
+	groupAuth        = "auth"
+	groupBackup      = "backup"
+	groupMore        = "more"
 )
 
 // v2 are the commands of etcdctl's first API, which old scripts still have, and what does

@@ -19,6 +19,7 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/inspect"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/kv"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/lease"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/lock"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/maintain"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/member"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/mirror"
@@ -87,7 +88,8 @@ func NewRoot(env *cli.Env) *cobra.Command {
 		add(root, groupFiles, "A file in hand:", datadir.NewMigrate(env))
 	}
 	if env.Personality != cli.Etcdutl {
-		add(root, groupCluster, "The cluster and its members:", append([]*cobra.Command{endpoint.New(env), member.New(env)}, append(maintain.Commands(env), mirror.New(env))...)...)
+		add(root, groupConcurrency, "One at a time:", lock.Commands(env)...)
+		add(root, groupCluster, "The cluster and its members:", append([]*cobra.Command{endpoint.New(env), member.New(env)}, append(maintain.Commands(env, datadir.Defrag), mirror.New(env))...)...)
 		add(root, groupAuth, "Users and what they may:", auth.Commands(env)...)
 	}
 	if !env.DropIn() {

@@ -10,9 +10,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,6 +30,13 @@ import (
 var update = flag.Bool("update", false, "rewrite golden files")
 
 func TestMain(m *testing.M) {
+	// What is started here is to have the system's signals, also when a script or nohup has
+	// started the tests with some of them ignored.
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGHUP, syscall.SIGQUIT} {
+		if signal.Ignored(s) && strings.HasSuffix(filepath.Base(os.Args[0]), ".test") {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 	run := func() { os.Exit(commands.Main(os.Args)) }
 	testscript.Main(removing{m}, map[string]func(){"etcdctl-plus": run, "etcdctl": run})
 }

@@ -24,7 +24,12 @@ type watcher struct {
 
 func startWatcher(t *testing.T, name, endpoint string, env []string, args ...string) *watcher {
 	t.Helper()
-	w := &watcher{cmd: exec.Command(ours(t, name), args...), lines: make(chan string, 1000), errs: &strings.Builder{}}
+	return startProgram(t, ours(t, name), endpoint, env, args...)
+}
+
+func startProgram(t *testing.T, path, endpoint string, env []string, args ...string) *watcher {
+	t.Helper()
+	w := &watcher{cmd: exec.Command(path, args...), lines: make(chan string, 1000), errs: &strings.Builder{}}
 	w.cmd.Env = append([]string{"PATH=/usr/bin:/bin", "HOME=" + t.TempDir(), "ETCDCTL_ENDPOINTS=" + endpoint}, env...)
 	w.cmd.Stderr = w.errs
 	out, err := w.cmd.StdoutPipe()

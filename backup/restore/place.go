@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 
@@ -174,7 +175,7 @@ func randomName() string {
 
 // remove takes the folder away and lets go of it.
 func (w *work) remove() error {
-	err := removeOwn(w.dir, workLayout, false)
+	err := removeOwn(w.dir, workLayout(), false)
 	return errors.Join(err, w.lock.Close())
 }
 
@@ -222,7 +223,7 @@ func (p *Plan) dead(dir string) bool {
 		return false
 	}
 	defer lock.Close()
-	return checkOwn(dir, workLayout) == nil
+	return checkOwn(dir, workLayout()) == nil
 }
 
 // sweepDir removes the work folders of killed restores from a folder. One that is at
@@ -251,7 +252,7 @@ func (p *Plan) sweepDir(dir, prefix string, sweep bool) error {
 			continue // gone meanwhile, or not to be opened: not ours
 		}
 		if sweep {
-			if removeOwn(name, workLayout, false) == nil { // what is not ours stays, and is found to be in the way where it is
+			if removeOwn(name, workLayout(), false) == nil { // what is not ours stays, and is found to be in the way where it is
 				p.Swept = append(p.Swept, name)
 			}
 		}
@@ -285,7 +286,7 @@ func (p *Plan) finishKilled(ctx context.Context, sweep bool) (stale bool, err er
 		if !sweep {
 			return true, nil
 		}
-		if err := removeOwn(p.DataDir, placedLayout, true); err != nil {
+		if err := removeOwn(p.DataDir, placedLayout(), true); err != nil {
 			return false, fmt.Errorf("remove what a killed restore has left: %w", err)
 		}
 		p.Swept = append(p.Swept, p.DataDir)
@@ -301,7 +302,7 @@ func (p *Plan) finishKilled(ctx context.Context, sweep bool) (stale bool, err er
 // placedAlone tells whether both places hold nothing but what a restore left: no log has
 // come into place, and no etcd has written to the data.
 func (p *Plan) placedAlone(ctx context.Context) error {
-	for dir, layout := range map[string]*regexp.Regexp{p.DataDir: placedLayout, p.WALDir: guardLayout} {
+	for dir, layout := range map[string]*regexp.Regexp{p.DataDir: placedLayout(), p.WALDir: guardLayout()} {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			return fmt.Errorf("restore: %w", err)
@@ -309,7 +310,7 @@ func (p *Plan) placedAlone(ctx context.Context) error {
 		for _, e := range entries {
 			own := layout.MatchString(e.Name())
 			if own && e.IsDir() && !strings.HasPrefix(e.Name(), workMark) {
-				own = dir == p.DataDir && checkOwn(filepath.Join(dir, e.Name()), memberLayout) == nil
+				own = dir == p.DataDir && checkOwn(filepath.Join(dir, e.Name()), memberLayout()) == nil
 			}
 			if !own {
 				return taken(ctx, dir)
@@ -321,10 +322,18 @@ func (p *Plan) placedAlone(ctx context.Context) error {
 
 // What a restore writes into a work folder, and into a data folder.
 var (
-	workLayout   = regexp.MustCompile(`^(` + markFile + `|data|data/` + markFile + `|(data/)?member|(data/)?member/snap|(data/)?member/snap/(db|[0-9a-f-]+\.snap)|((data/member/)?wal(\.tmp)?|member/wal)(/[0-9a-f-]+\.(wal|tmp)|/[0-9]+\.tmp)?)$`)
-	placedLayout = regexp.MustCompile(`^(` + markFile + `|member|member/snap|member/snap/(db|[0-9a-f-]+\.snap)|` + regexp.QuoteMeta(workMark) + `[0-9a-f]{16})$`)
-	memberLayout = regexp.MustCompile(`^(snap|snap/(db|[0-9a-f-]+\.snap))$`)
-	guardLayout  = regexp.MustCompile(`^(` + regexp.QuoteMeta(guardName) + `|` + regexp.QuoteMeta(workMark) + `[0-9a-f]{16})$`)
+	workLayout = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(` + markFile + `|data|data/` + markFile + `|(data/)?member|(data/)?member/snap|(data/)?member/snap/(db|[0-9a-f-]+\.snap)|((data/member/)?wal(\.tmp)?|member/wal)(/[0-9a-f-]+\.(wal|tmp)|/[0-9]+\.tmp)?)$`)
+	})
+	placedLayout = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(` + markFile + `|member|member/snap|member/snap/(db|[0-9a-f-]+\.snap)|` + regexp.QuoteMeta(workMark) + `[0-9a-f]{16})$`)
+	})
+	memberLayout = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(snap|snap/(db|[0-9a-f-]+\.snap))$`)
+	})
+	guardLayout = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(` + regexp.QuoteMeta(guardName) + `|` + regexp.QuoteMeta(workMark) + `[0-9a-f]{16})$`)
+	})
 )
 
 // checkOwn tells whether a folder holds nothing but what layout names: regular files

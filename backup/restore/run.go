@@ -211,7 +211,7 @@ func (b *build) undo() error {
 	var errs []error
 	errs = append(errs, b.tidy())
 	if b.p.o.WALDir != "" && (b.placed || b.marked) {
-		errs = append(errs, removeOwn(b.p.DataDir, placedLayout, true))
+		errs = append(errs, removeOwn(b.p.DataDir, placedLayout(), true))
 		if !b.inside {
 			errs = append(errs, os.Remove(b.p.DataDir))
 		}

@@ -44,6 +44,7 @@ var layers = map[string]int{
 	"watchtail":   4,
 	"output":      4,
 	"completions": 4,
+	"supervise":   4, // locks and what runs under them; over a client alone, knows no command
 
 	"commands/config": 5, // settings; detect finds them on a host, and knows of no command
 	"commands/cli":    6, // Env: settings become a client or a source

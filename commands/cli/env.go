@@ -74,6 +74,8 @@ type Env struct {
 	out      *bufio.Writer
 	// incomplete says that what was read is not all there is; everything else went well.
 	incomplete error
+	taken      bool       // signals, by the command
+	raise      os.Signal  // at the end
 	files      []*os.File // stdin, stdout and stderr of the process; nil in tests
 }
 
@@ -299,6 +301,13 @@ func (e *Env) Close() error {
 // Incomplete returns why a command that did all it could must not end with 0: its
 // source lacks something. nil: nothing is missing.
 func (e *Env) Incomplete() error { return e.incomplete }
+
+// TakeSignals says that the command deals with INT, TERM and HUP itself: its error decides
+// how the process ends, and what came is not raised again; raise is instead, unless nil.
+func (e *Env) TakeSignals(raise os.Signal) { e.taken, e.raise = true, raise }
+
+// TakenSignals returns what TakeSignals was told last, and whether it was called.
+func (e *Env) TakenSignals() (raise os.Signal, taken bool) { return e.raise, e.taken }
 
 // Flush writes what waits in front of stdout.
 func (e *Env) Flush() error {

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -100,5 +102,14 @@ func TestMessages(t *testing.T) {
 				t.Errorf("%s -w %q: %q, want %q", name, format, b.String(), want)
 			}
 		}
+	}
+}
+
+// What keeps a unit from writing to another folder than its own is said.
+func TestReadOnlyFileSystem(t *testing.T) {
+	t.Parallel()
+	d := Describe(&fs.PathError{Op: "mkdirat", Path: "locks", Err: syscall.EROFS})
+	if d.Code != IO || !strings.Contains(d.Hint, "ReadWritePaths=") {
+		t.Errorf("%+v", d)
 	}
 }

@@ -48,6 +48,9 @@ const (
 	IO           Code = 74 // input/output, disk full
 	Permission   Code = 77 // local permission
 	Config       Code = 78
+	LockLost     Code = 123 // a lock or leadership, while it was held
+	NotAcquired  Code = 124 // a lock or leadership, in time
+	ToolFailed   Code = 125 // before or after the command that was to run under a lock
 )
 
 // CodeInfo describes one exit code for help and machine-readable errors.
@@ -81,6 +84,9 @@ var Codes = []CodeInfo{
 	{IO, "io", "input/output error, disk full", false},
 	{Permission, "permission", "this machine does not allow it", false},
 	{Config, "config", "wrong configuration", false},
+	{LockLost, "lock-lost", "lock, elect: what was held is lost; the command under it was stopped", false},
+	{NotAcquired, "not-acquired", "lock, elect: not acquired in time, or the place in the queue is lost", false},
+	{ToolFailed, "tool", "lock -- CMD, elect -- CMD: the program itself failed", false},
 }
 
 // Info returns the description of c.
@@ -223,6 +229,8 @@ func describeSystem(d *Error) {
 	switch err := d.Err; {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		d.Code, d.Hint = IO, "free some space, or write to another file system"
+	case errors.Is(err, syscall.EROFS):
+		d.Code, d.Hint = IO, "in a systemd unit with ProtectSystem=strict, ReadWritePaths= names the folders that may be written to"
 	case errors.Is(err, fs.ErrPermission):
 		d.Code = Permission
 	case errors.Is(err, fs.ErrExist):

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -13,6 +15,17 @@ import (
 type ExitError struct{ Code int }
 
 func (e *ExitError) Error() string { return fmt.Sprintf("command exited with code %d", e.Code) }
+
+// SignalError is the cause of a context that a signal ended.
+type SignalError struct{ Signal os.Signal }
+
+func (e *SignalError) Error() string { return "stopped by signal: " + e.Signal.String() }
+
+// Caught returns those of the signals that are to be caught: all but a HUP that is ignored,
+// as nohup has it.
+func Caught(signals ...os.Signal) []os.Signal {
+	return slices.DeleteFunc(slices.Clone(signals), func(s os.Signal) bool { return s == syscall.SIGHUP && signal.Ignored(s) })
+}
 
 // ChildEnded turns what running a command gave into our end: its exit code, 128 and the
 // number of the signal that killed it, or, with a line that says why, 127 and 126 for one

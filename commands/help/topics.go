@@ -38,8 +38,9 @@ func exitCodes() string {
 	}
 	b.WriteString(`
 A signal ends the program by being raised again: a shell shows 129 for HUP, 130
-for INT, 141 for a broken pipe, 143 for TERM. ` + "`sandbox -- CMD`" + ` passes the
-command's own code through.
+for INT, 141 for a broken pipe, 143 for TERM. ` + "`sandbox`, `watch`, `lock` and `elect`" + ` pass
+the code of a command that they run through: 128 and the signal's number when it
+was killed, 127 when it is not there, 126 when it cannot be run.
 
 With -w json or -w jsonl an error is one JSON object on stderr:
 {"code", "class", "retryable", "message", "hint", "endpoint", "revision"}.

@@ -21,6 +21,7 @@ const defragTimeout = 10 * time.Minute
 type defragOptions struct {
 	env        *cli.Env
 	cluster    bool
+	dataDir    string
 	guard      cli.Guard
 	all        bool
 	force      bool
@@ -29,7 +30,10 @@ type defragOptions struct {
 	wait       time.Duration
 }
 
-func newDefragCmd(env *cli.Env) *cobra.Command {
+// offlineTimeout is how long a data folder that is in use is waited for.
+const offlineTimeout = 10 * time.Second
+
+func newDefragCmd(env *cli.Env, offline Offline) *cobra.Command {
 	o := defragOptions{env: env}
 	c := &cobra.Command{
 		Use:   "defrag",
@@ -41,6 +45,12 @@ Server cost: a member takes no requests meanwhile, some seconds for 500 MB. The 
 --command-timeout is 10 minutes here.`,
 		Args: cobra.ArbitraryArgs, // etcdctl ignores them
 		RunE: func(c *cobra.Command, args []string) error {
+			if o.dataDir != "" {
+				if o.cluster {
+					return cli.Usagef("--data-dir and --cluster exclude each other")
+				}
+				return offline(c.Context(), env, o.dataDir, offlineTimeout)
+			}
 			if env.DropIn() {
 				return o.direct(c.Context())
 			}
@@ -49,6 +59,7 @@ Server cost: a member takes no requests meanwhile, some seconds for 500 MB. The 
 	}
 	f := c.Flags()
 	f.BoolVar(&o.cluster, "cluster", false, "use all endpoints from the cluster member list")
+	f.StringVar(&o.dataDir, "data-dir", "", "defragment a data directory that is not in use by etcd, instead of members")
 	if !env.DropIn() {
 		c.Short = "Defragments the storage of members, one after another"
 		c.Long = `Gives the free pages of the members' databases back to their file systems.
@@ -58,6 +69,9 @@ with --force), takes followers first and the leader last (with --move-leader aft
 handed over), and goes on when the member is healthy and has caught up. It ends at the
 first that fails. A member with little free space is left out (--min-free-ratio, --all).
 The leader, or all members, want an answer on a terminal or --yes. --dry-run shows the plan.
+
+With --data-dir no server is asked: the database of a folder whose etcd does not run is
+made anew beside the old one, compared with it, and takes its place.
 
 Server cost: a member takes no requests meanwhile, some seconds for 500 MB. The default of
 --command-timeout is 10 minutes here.`

@@ -4,6 +4,7 @@ package maintain
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -11,9 +12,12 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 )
 
-// Commands returns the commands.
-func Commands(env *cli.Env) []*cobra.Command {
-	return []*cobra.Command{newAlarmCmd(env), newDefragCmd(env), newMoveLeaderCmd(env), newDowngradeCmd(env), newCheckCmd(env)}
+// Offline defragments a data folder whose etcd does not run.
+type Offline func(ctx context.Context, env *cli.Env, dir string, timeout time.Duration) error
+
+// Commands returns the commands; offline is what `defrag --data-dir` does.
+func Commands(env *cli.Env, offline Offline) []*cobra.Command {
+	return []*cobra.Command{newAlarmCmd(env), newDefragCmd(env, offline), newMoveLeaderCmd(env), newDowngradeCmd(env), newCheckCmd(env)}
 }
 
 // request sends one request, bounded by the command timeout.

@@ -41,9 +41,9 @@ func (w Waiting) ready(goal uint64) bool {
 func WaitLearner(ctx context.Context, dial Dialer, endpoints []string, id uint64, timeout time.Duration, tell func(Waiting)) error {
 	var goal uint64
 	for {
-		w, err := lacks(ctx, dial, endpoints, id, timeout)
-		if err != nil {
-			return err
+		w := lacks(ctx, dial, endpoints, id, timeout)
+		if errors.Is(w.Err, ErrGone) {
+			return ErrGone
 		}
 		if ctx.Err() == nil {
 			tell(w)
@@ -65,14 +65,14 @@ const lookEvery = 200 * time.Millisecond
 // ErrGone says that a member is not there any more.
 var ErrGone = errors.New("it is no longer a member of the cluster")
 
-func lacks(ctx context.Context, dial Dialer, endpoints []string, id uint64, timeout time.Duration) (Waiting, error) {
-	c, unreached := Look(ctx, dial, endpoints, timeout)
-	if unreached != nil {
-		return Waiting{Err: unreached}, nil
+func lacks(ctx context.Context, dial Dialer, endpoints []string, id uint64, timeout time.Duration) Waiting {
+	c, err := Look(ctx, dial, endpoints, timeout)
+	if err != nil {
+		return Waiting{Err: err}
 	}
 	m := c.Member(id)
 	if m == nil {
-		return Waiting{}, ErrGone
+		return Waiting{Err: ErrGone}
 	}
 	w := Waiting{Started: m.GetName() != ""}
 	if l := c.Leader(); l != nil {
@@ -84,7 +84,7 @@ func lacks(ctx context.Context, dial Dialer, endpoints []string, id uint64, time
 	if m.Alive() {
 		w.Applied = m.State.Status.RaftAppliedIndex
 	}
-	return w, nil
+	return w
 }
 
 // Promote promotes a learner, as often as it takes until the leader finds it ready.

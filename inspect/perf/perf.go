@@ -76,6 +76,9 @@ func send(ctx context.Context, keys chan<- string, prefix string, l Load) {
 	for i := 0; l.Keys == 0 || i < l.Keys; i++ {
 		if l.Rate > 0 {
 			due := start.Add(time.Duration(i) * time.Second / time.Duration(l.Rate))
+			if l.Duration > 0 && due.Sub(start) >= l.Duration {
+				return // a machine that is busy may tell late that the time is over
+			}
 			select {
 			case <-ctx.Done():
 				return

@@ -137,7 +137,7 @@ func (o *hashKVOptions) rows(hashes []cluster.Hash) (rows, answered []hashJSON, 
 		} else {
 			row.Error = reply.Reason(h.Err)
 			failed = append(failed, fmt.Errorf("%s: %w", h.Endpoint, h.Err))
-			fmt.Fprintf(o.env.Stderr, "Failed to get the hash of endpoint %s (%s)\n", output.CleanLine(h.Endpoint), output.CleanLine(row.Error))
+			o.env.Say("Failed to get the hash of endpoint %s (%s)", h.Endpoint, row.Error)
 		}
 		rows = append(rows, row)
 	}

@@ -64,7 +64,7 @@ func (o *options) health(ctx context.Context) error {
 				if r.Error == "" {
 					b = fmt.Appendf(b, "%s is healthy: successfully committed proposal: took = %s\n", r.Endpoint, r.Took)
 				} else {
-					fmt.Fprintf(o.env.Stderr, "%s is unhealthy: failed to commit proposal: %s\n", output.CleanLine(r.Endpoint), output.CleanLine(r.Error))
+					o.env.Say("%s is unhealthy: failed to commit proposal: %s", r.Endpoint, r.Error)
 				}
 			}
 			return b

@@ -60,7 +60,7 @@ func (o *options) status(ctx context.Context) error {
 		} else {
 			row.Error = reply.Reason(s.Err)
 			failed = append(failed, fmt.Errorf("%s: %w", s.Endpoint, s.Err))
-			fmt.Fprintf(o.env.Stderr, "Failed to get the status of endpoint %s (%s)\n", output.CleanLine(s.Endpoint), output.CleanLine(row.Error))
+			o.env.Say("Failed to get the status of endpoint %s (%s)", s.Endpoint, row.Error)
 		}
 		rows = append(rows, row)
 	}

@@ -154,7 +154,7 @@ func (o *delOptions) dryRun(p *reply.Printer, plan *delPlan) error {
 		o.env.Warn("this would be refused without --kubernetes: %q is Kubernetes'", plan.owned)
 	}
 	if p.Format == output.Simple {
-		fmt.Fprintf(o.env.Stderr, "%d keys would be deleted, as of revision %d\n", plan.Keys, plan.Revision)
+		o.env.Say("%d keys would be deleted, as of revision %d", plan.Keys, plan.Revision)
 		return nil
 	}
 	if p.Format == output.Protobuf {

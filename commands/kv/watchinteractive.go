@@ -118,7 +118,7 @@ func (c *conversation) request(ctx context.Context, line string) error {
 		return &cli.Error{Code: cli.Usage, Err: err, DropIn: 3}
 	}
 	invalid := func(why any) error {
-		fmt.Fprintf(c.o.env.Stderr, "Invalid command %s (%v)\n", line, why)
+		c.o.env.Say("Invalid command %s (%v)", line, why)
 		return nil
 	}
 	switch {
@@ -150,7 +150,7 @@ func (c *conversation) follow(ctx context.Context, o *watchOptions) {
 	w := &watchWriter{p: c.p, env: o.env, exec: o.exec}
 	for r := range c.client.Watch(clientv3.WithRequireLeader(ctx), string(o.keys.rng.Key), o.ops()...) {
 		if r.Canceled {
-			fmt.Fprintf(o.env.Stderr, "watch was canceled (%v)\n", r.Err())
+			o.env.Say("watch was canceled (%v)", r.Err())
 		}
 		c.mu.Lock()
 		err := w.write(ctx, &r)

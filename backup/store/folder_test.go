@@ -87,7 +87,7 @@ func TestOpenFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for where, say := range map[string]string{
-		file: "not a directory", "": "no store is named", "file://relative": "three slashes", "gs://bucket": "rclone:REMOTE:PATH", "s3:///x": "s3://bucket/prefix",
+		file: "it is no folder", "": "no store is named", "file://relative": "three slashes", "gs://bucket": "rclone:REMOTE:PATH", "s3:///x": "s3://bucket/prefix",
 	} {
 		if s, err := store.Open(where, store.Options{}); err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%q: %v, %v; want %q", where, s, err, say)

@@ -203,8 +203,8 @@ func TestFlips(t *testing.T) {
 }
 
 // F17, resealed: with a checksum that fits, everything about structure, keys and
-// revisions is found. What is not, is in values, leases or bytes without use; the
-// manifest finds that too.
+// revisions is found but for the name of a key with a single record, which nothing else
+// knows. What is not, is in values, leases or bytes without use; the manifest finds that too.
 func TestResealedFlips(t *testing.T) {
 	t.Parallel()
 	whole := small(t)
@@ -234,8 +234,8 @@ func TestResealedFlips(t *testing.T) {
 			continue
 		}
 		undetectable++
-		if r.Warnings == 0 && history(t, path) != before {
-			t.Errorf("byte %d, bit %d: keys or revisions changed, and nothing was found\n%s", at, bit, diffLines(before, history(t, path)))
+		if after := history(t, path); r.Warnings == 0 && after != before && !loneKey(before, after) {
+			t.Errorf("byte %d, bit %d: keys or revisions changed, and nothing was found\n%s", at, bit, diffLines(before, after))
 		}
 		if r, _ := verify(t, path, backup.VerifyOptions{Level: backup.LevelSeal, Manifest: m}); r.Verdict != backup.Damaged {
 			t.Errorf("byte %d, bit %d: %s against the manifest", at, bit, r.Verdict)
@@ -520,6 +520,30 @@ func TestBombs(t *testing.T) {
 	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<30 {
 		t.Errorf("%d bytes were allocated", n)
 	}
+}
+
+// loneKey tells whether the two differ in the name alone of a key that has one record:
+// nothing else in a file knows that name, so that only a checksum can tell.
+func loneKey(a, b string) bool {
+	as, bs := strings.Split(a, "\n"), strings.Split(b, "\n")
+	if len(as) != len(bs) {
+		return false
+	}
+	var was, is []string
+	for i := range as {
+		if as[i] == bs[i] {
+			continue
+		}
+		if was != nil {
+			return false
+		}
+		was, is = strings.Fields(as[i]), strings.Fields(bs[i])
+	}
+	if len(was) != 5 || len(is) != 5 {
+		return false
+	}
+	return was[0] == is[0] && slices.Equal(was[2:], is[2:]) && was[2] == was[3] && was[4] == "1" &&
+		strings.Count(a, " "+was[1]+" ") == 1 && strings.Count(b, " "+is[1]+" ") == 1
 }
 
 func diffLines(a, b string) string {

@@ -60,12 +60,13 @@ func cleanLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// jsonErrors asks for the settings, which a command that failed early has not.
+// jsonErrors asks for the settings, which a command that failed early has not. When they
+// cannot be had, as of a context that is not there, -w counts all the same.
 func (e *Env) jsonErrors() bool {
 	if e.Flags == nil || e.DropIn() {
 		return false
 	}
-	if _, err := e.Settings(); err != nil {
+	if _, err := e.Settings(); err != nil && e.OutputOnly() != nil {
 		return false
 	}
 	return e.JSONMessages()

@@ -3,9 +3,7 @@ package supervise
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -30,48 +28,38 @@ func processes() []process {
 	}
 	var all []process
 	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
-			if p, ok := look(pid); ok {
-				all = append(all, p)
-			}
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
 		}
+		b, err := os.ReadFile("/proc/" + name + "/stat")
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		// pid (name) state parent group …; a name may hold anything
+		f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+		if len(f) < 20 || f[0][0] == 'Z' || f[0][0] == 'X' {
+			continue
+		}
+		p := process{pid: pid, start: fmt.Sprintf("%20s", f[19])}
+		if p.parent, err = strconv.Atoi(string(f[1])); err != nil {
+			continue
+		}
+		if p.group, err = strconv.Atoi(string(f[2])); err != nil {
+			continue
+		}
+		all = append(all, p)
 	}
 	return all
-}
-
-// look reads what the kernel says of one process; false: it has ended.
-func look(pid int) (process, bool) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return process{}, false
-	}
-	// pid (name) state parent group …; a name may hold anything
-	f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	if len(f) < 20 || f[0][0] == 'Z' || f[0][0] == 'X' {
-		return process{}, false
-	}
-	parent, perr := strconv.Atoi(string(f[1]))
-	group, gerr := strconv.Atoi(string(f[2]))
-	return process{pid: pid, parent: parent, group: group, start: fmt.Sprintf("%20s", f[19])}, perr == nil && gerr == nil
-}
-
-// startOf is when a process started; "": it has ended.
-func startOf(pid int) string {
-	p, _ := look(pid)
-	return p.start
 }
 
 // family is what belongs to a group: pid → when it started, so that a number which another
 // process has got meanwhile is not taken for it.
 type family map[int]string
 
-// add adds the members of a group but its leader, and the descendants of all of these; who
-// has ended is left out.
+// add adds the members of a group but its leader, and the descendants of all of these.
 func (f family) add(group int) {
 	all := processes()
-	maps.DeleteFunc(f, func(pid int, start string) bool {
-		return !slices.ContainsFunc(all, func(p process) bool { return p.pid == pid && p.start == start })
-	})
 	for more := true; more; {
 		more = false
 		for _, p := range all {
@@ -112,14 +100,8 @@ func (f family) signal(group int, s unix.Signal) {
 	}
 }
 
-// kill kills what belongs to a group but its leader, until none is left: those known
-// already without a look at the kernel's table.
+// kill kills a group but its leader, and what belongs to it, until none is left.
 func (f family) kill(group int) {
-	for pid, start := range f {
-		if startOf(pid) == start {
-			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
-		}
-	}
 	for range 10 {
 		f.add(group)
 		pids := f.alive()

@@ -78,7 +78,7 @@ func (h *Hold) Run(c Command, signals <-chan os.Signal) (End, error) {
 	_ = cmd.Process.Release() // it was waited for here
 	if r.lost != nil {
 		r.awaitGroup()
-		r.family.killAll(r.group)
+		killGroup(r.group, r.family)
 	}
 	g.dismiss()
 	end := End{Code: status.ExitStatus(), Lost: r.lost}
@@ -140,7 +140,7 @@ func (r *run) loop(signals <-chan os.Signal, states <-chan syscall.WaitStatus) s
 			}
 		case <-t.C:
 			if r.killAt != 0 && Now() >= r.killAt {
-				r.family.killAll(r.group)
+				killGroup(r.group, r.family)
 			}
 		}
 	}

@@ -67,23 +67,6 @@ func (k *keySet) at(key []byte) int {
 	return sort.Search(len(k.ranges), func(i int) bool { return k.ranges[i].start > string(key) }) - 1
 }
 
-// covers tells whether everything that etcd selects by key and end is in the set.
-func (k *keySet) covers(key, end []byte) bool {
-	if len(end) == 0 {
-		return k.has(key)
-	}
-	i := k.at(key)
-	if i < 0 {
-		return false
-	}
-	r := k.ranges[i]
-	if r.open {
-		return true
-	}
-	open := len(end) == 1 && end[0] == 0
-	return !open && string(key) < r.end && string(end) <= r.end
-}
-
 // selects tells whether key lies in the range of start and end.
 func selects(start, end []byte, key string) bool {
 	return keyspace.Contains(start, end, []byte(key))

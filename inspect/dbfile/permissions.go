@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/pkg/v3/adt"
 )
 
 // permissions are the users and roles of a file. Whether a request was allowed is
@@ -17,10 +18,11 @@ type permissions struct {
 	users    map[string]*rights
 }
 
-// rights are what a user may do.
+// rights are what a user may do. The trees are etcd's, filled as etcd fills them: what it
+// answers for a range that ends before it starts follows from how they are searched.
 type rights struct {
 	root        bool
-	read, write keySet
+	read, write adt.IntervalTree
 }
 
 // user is who sent a request; nothing is asked of anybody while authentication is
@@ -75,23 +77,42 @@ func readPermissions(ctx context.Context, s *Source) (*permissions, error) {
 }
 
 func rightsOf(u *authpb.User, roles map[string]*authpb.Role) *rights {
-	r := &rights{}
+	r := &rights{read: adt.NewIntervalTree(), write: adt.NewIntervalTree()}
 	for _, name := range u.Roles {
 		if name == rootRole {
 			r.root = true
 		}
 		for _, perm := range roles[name].GetKeyPermission() {
+			i := affine(perm.Key, perm.RangeEnd)
 			if perm.PermType == authpb.Permission_READ || perm.PermType == authpb.Permission_READWRITE {
-				r.read.add(perm.Key, perm.RangeEnd)
+				r.read.Insert(i, struct{}{})
 			}
 			if perm.PermType == authpb.Permission_WRITE || perm.PermType == authpb.Permission_READWRITE {
-				r.write.add(perm.Key, perm.RangeEnd)
+				r.write.Insert(i, struct{}{})
 			}
 		}
 	}
-	r.read.seal()
-	r.write.seal()
 	return r
+}
+
+// affine is what etcd selects by key and end, in the terms of its trees: the empty end is
+// behind all keys.
+func affine(key, end []byte) adt.Interval {
+	switch {
+	case len(end) == 0:
+		return adt.NewBytesAffinePoint(key)
+	case len(end) == 1 && end[0] == 0:
+		end = nil
+	}
+	return adt.NewBytesAffineInterval(key, end)
+}
+
+// covers tells whether all that key and end select is allowed by t.
+func covers(t adt.IntervalTree, key, end []byte) bool {
+	if len(end) == 0 {
+		return t.Intersects(affine(key, nil))
+	}
+	return t.Contains(affine(key, end))
 }
 
 // user returns who a request says it is from. One that was made before the last
@@ -108,18 +129,18 @@ func (p *permissions) user(h *pb.RequestHeader) user {
 	return u
 }
 
-func (u user) may(key, end []byte, set func(*rights) *keySet) bool {
+func (u user) may(key, end []byte, set func(*rights) adt.IntervalTree) bool {
 	switch {
 	case u.unasked:
 		return true
 	case u.rights == nil:
 		return false
 	}
-	return u.rights.root || set(u.rights).covers(key, end)
+	return u.rights.root || covers(set(u.rights), key, end)
 }
 
-func reading(r *rights) *keySet { return &r.read }
-func writing(r *rights) *keySet { return &r.write }
+func reading(r *rights) adt.IntervalTree { return r.read }
+func writing(r *rights) adt.IntervalTree { return r.write }
 
 // mayPut: the key, the old value when it is asked for, and all keys of the lease.
 func (a *applier) mayPut(u user, p *pb.PutRequest) bool {

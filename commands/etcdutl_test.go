@@ -5,7 +5,6 @@ package commands_test
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +15,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/etcdctl-plus/etcdctl-plus/commands"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/dbfile"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sandbox"
@@ -284,17 +282,9 @@ func TestSignalledRestore(t *testing.T) {
 	}
 }
 
-// A command of the real program that this one lacks is said to be lacking, whatever its flags.
-func TestElsewhere(t *testing.T) {
+// A command that nobody knows is said to be unknown, whatever its flags.
+func TestUnknownCommand(t *testing.T) {
 	t.Parallel()
-	for _, line := range [][]string{{"etcdutl", "defrag", "--data-dir", "x"}, {"etcdutl", "migrate"}} {
-		var errs bytes.Buffer
-		e := cli.NewEnv(line[0], strings.NewReader(""), io.Discard, &errs, func(string) string { return "" })
-		code := commands.Run(t.Context(), e, line[1:])
-		if want := "this program does not have " + line[0] + " " + line[1] + "\nHint: use the real " + line[0]; code != 1 || !strings.Contains(errs.String(), want) {
-			t.Errorf("%v: exit code %d, %s", line, code, &errs)
-		}
-	}
 	if r := run(t, nil, "nonsense", "--flag"); r.code != int(cli.Usage) || !strings.Contains(r.stderr, `unknown command "nonsense"`) {
 		t.Errorf("%+v", r)
 	}

@@ -3,7 +3,9 @@ package supervise
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -28,38 +30,48 @@ func processes() []process {
 	}
 	var all []process
 	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
+		if pid, err := strconv.Atoi(name); err == nil {
+			if p, ok := look(pid); ok {
+				all = append(all, p)
+			}
 		}
-		b, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil {
-			continue // it has ended meanwhile
-		}
-		// pid (name) state parent group …; a name may hold anything
-		f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-		if len(f) < 20 || f[0][0] == 'Z' || f[0][0] == 'X' {
-			continue
-		}
-		p := process{pid: pid, start: fmt.Sprintf("%20s", f[19])}
-		if p.parent, err = strconv.Atoi(string(f[1])); err != nil {
-			continue
-		}
-		if p.group, err = strconv.Atoi(string(f[2])); err != nil {
-			continue
-		}
-		all = append(all, p)
 	}
 	return all
+}
+
+// look reads what the kernel says of one process; false: it has ended.
+func look(pid int) (process, bool) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return process{}, false
+	}
+	// pid (name) state parent group …; a name may hold anything
+	f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(f) < 20 || f[0][0] == 'Z' || f[0][0] == 'X' {
+		return process{}, false
+	}
+	parent, perr := strconv.Atoi(string(f[1]))
+	group, gerr := strconv.Atoi(string(f[2]))
+	return process{pid: pid, parent: parent, group: group, start: fmt.Sprintf("%20s", f[19])}, perr == nil && gerr == nil
+}
+
+// startOf is when a process started; "": it has ended.
+func startOf(pid int) string {
+	p, _ := look(pid)
+	return p.start
 }
 
 // family is what belongs to a group: pid → when it started, so that a number which another
 // process has got meanwhile is not taken for it.
 type family map[int]string
 
-// add adds the members of a group but its leader, and the descendants of all of these.
+// add adds the members of a group but its leader, and the descendants of all of these; who
+// has ended is left out.
 func (f family) add(group int) {
 	all := processes()
+	maps.DeleteFunc(f, func(pid int, start string) bool {
+		return !slices.ContainsFunc(all, func(p process) bool { return p.pid == pid && p.start == start })
+	})
 	for more := true; more; {
 		more = false
 		for _, p := range all {
@@ -100,10 +112,24 @@ func (f family) signal(group int, s unix.Signal) {
 	}
 }
 
-// kill kills a group but its leader, and what belongs to it, until none is left.
+// kill kills what belongs to a group but its leader, until none is left. All are stopped
+// first, those known already without a look at the kernel's table: from then on nothing of
+// it runs, and nobody loses the parent by which the look finds it.
 func (f family) kill(group int) {
+	stopped := family{}
 	for range 10 {
+		for pid, start := range f {
+			if stopped[pid] != start && startOf(pid) == start {
+				_ = unix.Kill(pid, unix.SIGSTOP) // it may have ended
+				stopped[pid] = start
+			}
+		}
 		f.add(group)
+		if f.within(stopped) {
+			break
+		}
+	}
+	for range 10 {
 		pids := f.alive()
 		if len(pids) == 0 {
 			return
@@ -111,7 +137,18 @@ func (f family) kill(group int) {
 		for _, pid := range pids {
 			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
 		}
+		f.add(group)
 	}
+}
+
+// within tells whether all of f are in g.
+func (f family) within(g family) bool {
+	for pid, start := range f {
+		if g[pid] != start {
+			return false
+		}
+	}
+	return true
 }
 
 // empty tells whether nobody but the leader is in a group, nor belongs to it.

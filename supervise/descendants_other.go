@@ -9,6 +9,8 @@ type family struct{}
 
 func familyOf(int) family { return family{} }
 
+func (family) add(int) {}
+
 func (family) signal(int, unix.Signal) {}
 
 func (family) kill(int) {}

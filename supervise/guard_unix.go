@@ -52,29 +52,40 @@ func Guard() int {
 			moments <- Instant(binary.NativeEndian.Uint64(b[:]))
 		}
 	}()
-	if _, err := ready.Write([]byte{1}); err != nil { // it stays open: its end tells of ours
+	if _, err := ready.Write([]byte{1}); err != nil {
 		return 1
 	}
+	defer ready.Close() // its end tells of ours: nobody may close it before
 	var until Instant
+	known := family{}
 	t := time.NewTicker(tick)
 	defer t.Stop()
 	for {
 		select {
 		case m, open := <-moments:
 			if !open {
-				killGroup(group, familyOf(group))
+				known.killAll(group)
 			}
 			if m == dismissed {
 				return 0
 			}
 			until = m
+			known.add(group)
 		case <-t.C:
-			if until != 0 && Now() >= until {
-				killGroup(group, familyOf(group))
+			switch left := until.Sub(Now()); {
+			case until == 0:
+			case left <= 0:
+				known.killAll(group)
+			case left <= soon:
+				known.add(group)
 			}
 		}
 	}
 }
+
+// soon is how long before the end the guard looks again whom it will have to kill: on a busy
+// machine looking can take longer than killing may.
+const soon = 300 * time.Millisecond
 
 // spared are the signals to the command's group that the guard outlives.
 var spared = []os.Signal{
@@ -82,8 +93,9 @@ var spared = []os.Signal{
 	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE, syscall.SIGALRM,
 }
 
-// killGroup kills a group and what belongs to it.
-func killGroup(group int, f family) {
+// killAll kills those known to belong to a group at once, then who has joined them, and the
+// leader last, since it may be who calls.
+func (f family) killAll(group int) {
 	f.kill(group)
 	_ = unix.Kill(-group, unix.SIGKILL) // nobody is left in it
 }

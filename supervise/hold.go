@@ -54,6 +54,10 @@ func Acquire(ctx context.Context, client *clientv3.Client, o Options) (*Hold, er
 	return h, nil
 }
 
+// shortMargin is what short times to live need: a busy machine lets a process wait, however
+// short its lease is.
+const shortMargin = 1500 * time.Millisecond
+
 // grant gets the lease, under an id of our own: so it can be revoked when the answer does
 // not come.
 func grant(ctx context.Context, client *clientv3.Client, o Options) (*Hold, error) {
@@ -78,7 +82,7 @@ func grant(ctx context.Context, client *clientv3.Client, o Options) (*Hold, erro
 	h.Lease = clientv3.LeaseID(r.GetID()) // Kine chooses it itself
 	h.margin = o.Margin
 	if h.margin == 0 {
-		h.margin = h.TTL / 4
+		h.margin = min(max(h.TTL/4, shortMargin), h.TTL/2)
 	}
 	h.expiry = sent.Add(h.TTL)
 	bg, stop := context.WithCancel(clientv3.WithRequireLeader(context.WithoutCancel(ctx)))

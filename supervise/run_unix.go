@@ -78,7 +78,7 @@ func (h *Hold) Run(c Command, signals <-chan os.Signal) (End, error) {
 	_ = cmd.Process.Release() // it was waited for here
 	if r.lost != nil {
 		r.awaitGroup()
-		killGroup(r.group, r.family)
+		r.family.killAll(r.group)
 	}
 	g.dismiss()
 	end := End{Code: status.ExitStatus(), Lost: r.lost}
@@ -140,7 +140,7 @@ func (r *run) loop(signals <-chan os.Signal, states <-chan syscall.WaitStatus) s
 			}
 		case <-t.C:
 			if r.killAt != 0 && Now() >= r.killAt {
-				killGroup(r.group, r.family)
+				r.family.killAll(r.group)
 			}
 		}
 	}
@@ -175,6 +175,9 @@ const orphanDelay = 300 * time.Millisecond
 
 // stopped stops us too when the terminal has stopped the command.
 func (r *run) stopped(by syscall.Signal) {
+	if r.h.checkClock(); r.h.Why() != nil { // it is the guard, which kills it next
+		return
+	}
 	if r.tty == nil || r.lost != nil || !r.tty.lent && by != syscall.SIGTTIN && by != syscall.SIGTTOU && by != syscall.SIGTSTP {
 		return
 	}

@@ -29,8 +29,9 @@ type Options struct {
 	TTL   int64  // of the lease, seconds; the server may give more
 	Try   bool   // do not wait
 	// Margin is how long before the lease ends it counts as lost, when no renewal was
-	// answered; 0: a quarter of the time to live. Half of it is left to a command that is
-	// told to end; in the other half nothing of it runs any more.
+	// answered; 0: a quarter of the time to live, or 1.5 seconds if that is more and not more
+	// than half of that. Half of the margin is left to a command that is told to end; in the
+	// other half nothing of it runs any more.
 	Margin time.Duration
 }
 

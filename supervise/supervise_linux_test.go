@@ -68,7 +68,7 @@ func startFamily(t *testing.T, script string) (group, printed int) {
 func TestFamily(t *testing.T) {
 	t.Parallel()
 	// The leader, as the guard is, does not count itself.
-	group, far := startFamily(t, `sh -c 'setsid sh -c "echo \$\$; sleep 60 & wait" & wait' & wait`)
+	group, far := startFamily(t, `sh -c 'setsid sh -c "sleep 60 & echo \$\$; wait" & wait' & wait`)
 	f := familyOf(group)
 	if _, in := f[far]; !in || len(f) < 3 {
 		t.Fatalf("%d is not in %v", far, f)

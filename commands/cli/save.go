@@ -92,7 +92,9 @@ func ExplainSave(err error) error {
 		return nil
 	}
 	d := *Describe(err)
-	d.DropIn = 5 // as etcdctl, for whatever goes wrong with a snapshot
+	if d.Code != Config {
+		d.DropIn = 5 // as etcdctl, for whatever goes wrong with a snapshot
+	}
 	var stalled *backup.StallError
 	switch {
 	case errors.Is(err, backup.ErrCorruptAlarm):

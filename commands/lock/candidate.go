@@ -44,7 +44,7 @@ const dropInTTL = 60
 func (c *candidate) define(f *pflag.FlagSet) {
 	f.BoolVar(&c.try, "try", false, "do not wait: end when it is not free")
 	f.DurationVar(&c.wait, "wait", 0, "wait at most this long (0: without end)")
-	f.DurationVar(&c.margin, "margin", 0, "count it as lost this long before the lease ends (0: a quarter of --ttl)")
+	f.DurationVar(&c.margin, "margin", 0, "count it as lost this long before the lease ends (0: a quarter of --ttl, at least 1.5s, at most half)")
 	f.DurationVar(&c.killAfter, "kill-after", killAfter, "how long the command may take to end when it is told to")
 }
 

@@ -89,7 +89,7 @@ func (o *saveOptions) run(ctx context.Context) error {
 	}
 	client, err := o.env.Client(ctx)
 	if err != nil {
-		return err
+		return cli.ExplainSave(err)
 	}
 	ctx, cancel := o.save.Context(ctx)
 	defer cancel()

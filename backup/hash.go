@@ -42,6 +42,8 @@ func (v *verification) hash(ctx context.Context) error {
 	case v.hashing == nil: // only the cluster is to be compared with
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case err == nil && v.unreachable():
+		v.skip(LevelHash, "no record can be reached behind the damage")
 	case errors.Is(err, keyspace.ErrCorrupt), err != nil && v.r.Damage > 0: // of a damaged file, any
 		if v.r.Damage == 0 {
 			v.say(LevelHash, "%v", err)

@@ -378,6 +378,9 @@ func (c ctxReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
+// unreachable tells whether damage hides all records.
+func (v *verification) unreachable() bool { return v.r.Records == 0 && v.r.Damage > 0 }
+
 // pages is levels 2 and 3, which one walk does.
 func (v *verification) pages(ctx context.Context) error {
 	records := v.o.Level >= LevelRecords
@@ -401,6 +404,9 @@ func (v *verification) pages(ctx context.Context) error {
 		return v.notOpened(v.damage) // it is not of a kind that the walk over the pages meets
 	}
 	v.r.Pages, v.r.Records, v.r.Keys, v.r.Leases = sum.Pages, sum.Records, sum.Keys, sum.Leases
+	if records && v.unreachable() && v.at(LevelRecords).Findings == 0 {
+		v.skip(LevelRecords, "no record can be reached behind the damage")
+	}
 	return nil
 }
 
@@ -409,9 +415,12 @@ func (v *verification) pages(ctx context.Context) error {
 func (v *verification) checksum(ctx context.Context) error {
 	sealed, err := v.src.Checksum(ctx)
 	var wrong *dbfile.ChecksumError
+	var stripped *dbfile.StrippedError // seal has said so
 	switch {
-	case errors.As(err, &wrong):
-		v.say(LevelSeal, "%s", wrongChecksum(wrong))
+	case errors.As(err, &wrong), errors.As(err, &stripped):
+		if wrong != nil {
+			v.say(LevelSeal, "%s", wrongChecksum(wrong))
+		}
 		o := v.o.File
 		o.IgnoreChecksum, o.Damaged = true, v.src.Damaged()
 		src, err := dbfile.Open(ctx, v.path, o)

@@ -63,7 +63,7 @@ func NewRoot(env *cli.Env) *cobra.Command {
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		if args := c.Flags().Args(); !c.HasParent() && len(args) > 0 {
+		if args := c.Flags().Args(); len(args) > 0 && (!c.HasParent() || c.HasSubCommands()) {
 			return wrongCommand(c, args) // its flags are unknown because it is
 		}
 		return cli.WithHint(&cli.Error{Code: cli.Usage, Err: err, DropIn: 1}, "`"+c.CommandPath()+" --help` lists the flags")

@@ -5,12 +5,14 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
 // Terminal guards a terminal against what keys and values hold. Every control
 // character but newline and tab, every byte that is no UTF-8 and every
-// character that reorders text is written as a visible escape: \x1b for ASCII
+// character that hides or reorders text is written as a visible escape: \x1b for ASCII
 // controls, \u009b for the others (in JSON, whose encoder already escapes ASCII
 // controls, that is still valid JSON).
 //
@@ -133,8 +135,8 @@ func appendClean(dst, src []byte) []byte {
 		switch {
 		case r == utf8.RuneError && n == 1:
 			dst = fmt.Appendf(dst, `\x%02x`, c)
-		case reorders(r) || r < 0xa0:
-			dst = fmt.Appendf(dst, `\u%04x`, r)
+		case hidden(r) || r < 0xa0:
+			dst = appendEscape(dst, r)
 		default:
 			dst = append(dst, src[i:i+n]...)
 		}
@@ -143,14 +145,15 @@ func appendClean(dst, src []byte) []byte {
 	return dst
 }
 
-// reorders tells whether r changes the direction or the line structure of the
-// text around it, so that a line would read as something else than it is.
-func reorders(r rune) bool {
-	switch {
-	case r == 0x061c, r == 0x200e, r == 0x200f, r == 0x2028, r == 0x2029:
-		return true
-	case r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069:
-		return true
+// appendEscape writes r as JSON does: above U+FFFF as two surrogates.
+func appendEscape(dst []byte, r rune) []byte {
+	if hi, lo := utf16.EncodeRune(r); hi != utf8.RuneError {
+		return fmt.Appendf(dst, `\u%04x\u%04x`, hi, lo)
 	}
-	return false
+	return fmt.Appendf(dst, `\u%04x`, r)
 }
+
+// hidden tells whether r shows nothing by itself, or changes the direction or the line
+// structure of the text around it, so that a line would read as something else than it is:
+// Unicode's format characters, and its separators of lines and paragraphs.
+func hidden(r rune) bool { return unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) }

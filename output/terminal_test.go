@@ -8,16 +8,17 @@ import (
 
 func TestClean(t *testing.T) {
 	for in, want := range map[string]string{
-		"plain\tand\n":            "plain\tand\n",
-		"\x1b]0;title\x07":        `\x1b]0;title\x07`,
-		"a\rb\bc\x00":             `a\x0db\x08c\x00`,
-		"del\x7f":                 `del\u007f`,
-		"c1 \u009b31m":            `c1 \u009b31m`,
-		"raw \x9b31m":             `raw \x9b31m`,
-		"bidi \u202e\u2066":       `bidi \u202e\u2066`,
-		"ok é 世界 🙂":               "ok é 世界 🙂",
-		"cut \xe4\xb8":            `cut \xe4\xb8`,
-		"replacement \ufffd stay": "replacement \ufffd stay",
+		"plain\tand\n":               "plain\tand\n",
+		"\x1b]0;title\x07":           `\x1b]0;title\x07`,
+		"a\rb\bc\x00":                `a\x0db\x08c\x00`,
+		"del\x7f":                    `del\u007f`,
+		"c1 \u009b31m":               `c1 \u009b31m`,
+		"raw \x9b31m":                `raw \x9b31m`,
+		"zero\u200bwidth \U000e0041": `zero\u200bwidth \udb40\udc41`,
+		"bidi \u202e\u2066":          `bidi \u202e\u2066`,
+		"ok é 世界 🙂":                  "ok é 世界 🙂",
+		"cut \xe4\xb8":               `cut \xe4\xb8`,
+		"replacement \ufffd stay":    "replacement \ufffd stay",
 	} {
 		if got := Clean(in); got != want {
 			t.Errorf("Clean(%q) = %q, want %q", in, got, want)
@@ -55,7 +56,7 @@ func FuzzTerminal(f *testing.F) {
 			t.Errorf("not UTF-8: %q", one.Bytes())
 		}
 		for _, r := range one.String() {
-			if r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 || reorders(r) {
+			if r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 || hidden(r) {
 				t.Errorf("%U reached the terminal in %q", r, one.String())
 			}
 		}

@@ -410,11 +410,22 @@ func (e *Env) ReadStdin(what string) ([]byte, error) {
 	if e.StdinTTY {
 		fmt.Fprintf(e.Stderr, "reading %s from the terminal; end it with Ctrl-D\n", what)
 	}
-	b, err := io.ReadAll(e.Stdin)
+	b, err := io.ReadAll(io.LimitReader(e.Stdin, MaxInput+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s from standard input: %w", what, err)
 	}
+	if len(b) > MaxInput {
+		return nil, TooLong(what + " from standard input")
+	}
 	return b, nil
+}
+
+// MaxInput is how many bytes are read at most of what is held in memory as a whole.
+const MaxInput = 256 << 20
+
+// TooLong is the error for input of more than MaxInput.
+func TooLong(what string) error {
+	return Failf(Data, "%s is longer than %d MiB", what, MaxInput>>20)
 }
 
 // PrinterNamed is Printer with a format that a flag of the command's own gave;

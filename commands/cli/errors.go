@@ -173,8 +173,14 @@ func Describe(err error) *Error {
 	case errors.Is(err, keyspace.ErrCorrupt):
 		d.Code = Integrity
 		var sum *dbfile.ChecksumError
-		if errors.As(err, &sum) {
+		var stripped *dbfile.StrippedError
+		switch {
+		case errors.As(err, &sum):
 			d.Hint = "use another copy of the snapshot; --db-skip-hash-check reads this one all the same"
+		case errors.As(err, &stripped):
+			d.Hint = "use another copy; if this is a member's own file, or you trust it as it is, --db-skip-hash-check reads it; `snapshot verify` looks at each record"
+		default:
+			d.Hint = "`snapshot verify` lists all that is damaged; with --salvage OUT it copies what is sound"
 		}
 	case errors.As(err, &kept):
 		describeStore(d, kept)

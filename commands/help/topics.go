@@ -96,7 +96,8 @@ const formats = `Output formats, chosen with -w (registry commands also take -o)
   yaml       documents separated by ---
   template=T Go template over the JSON form, such as 'template={{.revision}}'
   jsonpath=P Kubernetes' JSONPath over the JSON form, such as 'jsonpath={.items[*].key}'
-             (of get, put, del and watch: over the form of jsonl, not etcd's own);
+             (of get, put and del: {"items": […]} of what jsonl prints, of watch: each
+             event of it; never etcd's own form);
              a lone path needs no braces. jsonpath-file=F and template-file=F
              read the query from a file
   custom-columns=NAME:.metadata.name,…

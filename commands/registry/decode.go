@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +32,7 @@ func newDecodeCmd(env *cli.Env) *cobra.Command {
 		Short: "Decode a stored value from standard input or a file",
 		Long: `Decode a stored value from standard input or a file. The input may be the raw
 bytes, hex, base64, what ` + "`etcdctl get`" + ` prints (the key line is recognised), or
-its -w json form with any number of keys; --input forces one of them.
+its -w json or jsonl form with any number of keys; --input forces one of them.
 
 A value sealed with aesgcm is bound to its key: give it with --etcd-key when the input
 does not have it. Bytes that went through a terminal, which turns line feeds into
@@ -41,6 +44,9 @@ CR LF, are recognised as damaged.`,
 			if len(args) > 0 && args[0] != "-" {
 				o.file = args[0]
 			}
+			if !slices.Contains(inputForms, o.input) {
+				return cli.Usagef("--input %q is not one of %s", o.input, strings.Join(inputForms, ", "))
+			}
 			return o.run()
 		},
 	}
@@ -48,7 +54,7 @@ CR LF, are recognised as damaged.`,
 	o.decoder.Define(env, f)
 	o.out.define(env, f)
 	f.StringVar(&o.key, "etcd-key", "", "etcd key of the value")
-	f.StringVar(&o.input, "input", "auto", "form of the input: auto, raw, hex, base64, or json (of a get)")
+	f.StringVar(&o.input, "input", "auto", "form of the input: auto, raw, hex, base64, or json (of a get, also jsonl)")
 	_ = c.RegisterFlagCompletionFunc("input", cobra.FixedCompletions(inputForms, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
 	return c
 }
@@ -79,9 +85,17 @@ func (o *decodeOptions) run() error {
 
 func (o *decodeOptions) read() ([]byte, error) {
 	if o.file != "" {
-		b, err := os.ReadFile(o.file)
+		f, err := os.Open(o.file)
 		if err != nil {
 			return nil, fmt.Errorf("read value: %w", err)
+		}
+		defer f.Close()
+		b, err := io.ReadAll(io.LimitReader(f, cli.MaxInput+1))
+		if err != nil {
+			return nil, fmt.Errorf("read value: %w", err)
+		}
+		if len(b) > cli.MaxInput {
+			return nil, cli.TooLong(o.file)
 		}
 		return b, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 )
@@ -53,15 +54,15 @@ func parseInput(b []byte, form string) ([]input, error) {
 	case "auto":
 		return guess(b)
 	}
-	return nil, fmt.Errorf("--input %q is not one of %s", form, strings.Join(inputForms, ", "))
+	panic("an input form that was not checked: " + form)
 }
 
 func guess(b []byte) ([]input, error) {
 	if hasMagic(b) {
 		return []input{{value: b}}, nil
 	}
-	if in, err := fromGet(b); err == nil {
-		return in, nil
+	if in, err := fromGet(b); err == nil || errors.Is(err, errNoKey) {
+		return in, err
 	}
 	if t := bytes.TrimSpace(b); len(t) > 0 && t[0] == '{' {
 		return []input{{value: b}}, nil
@@ -98,8 +99,51 @@ func fromBase64(b []byte) ([]byte, error) {
 	return nil, errors.New("not base64")
 }
 
-// fromGet reads what `etcdctl get -w json` prints.
+var errNoKey = errors.New("the get found no key")
+
+// fromGet reads what a get prints with -w json, ours with -w jsonl too.
 func fromGet(b []byte) ([]input, error) {
+	in, err := fromAnswer(b)
+	if err != nil && !errors.Is(err, errNoKey) {
+		if lines, lerr := fromLines(b); lerr == nil {
+			return lines, nil
+		}
+	}
+	return in, err
+}
+
+// fromLines reads what our own get prints with -w jsonl, without --decode.
+func fromLines(b []byte) ([]input, error) {
+	var out []input
+	for d := json.NewDecoder(bytes.NewReader(b)); ; {
+		var l struct {
+			Key         *string `json:"key"`
+			KeyBase64   []byte  `json:"keyBase64"`
+			Value       *string `json:"value"`
+			ValueBase64 []byte  `json:"valueBase64"`
+			Mod         int64   `json:"modRevision"`
+		}
+		switch err := d.Decode(&l); {
+		case errors.Is(err, io.EOF) && len(out) > 0:
+			return out, nil
+		case err != nil:
+			return nil, err
+		case l.Mod == 0 || (l.Key == nil) == (l.KeyBase64 == nil) || l.Value != nil && l.ValueBase64 != nil:
+			return nil, errors.New("not a line of a get")
+		}
+		in := input{key: string(l.KeyBase64), value: l.ValueBase64, modRev: l.Mod}
+		if l.Key != nil {
+			in.key = *l.Key
+		}
+		if l.Value != nil {
+			in.value = []byte(*l.Value)
+		}
+		out = append(out, in)
+	}
+}
+
+// fromAnswer reads what etcd's answer is in JSON.
+func fromAnswer(b []byte) ([]input, error) {
 	var doc struct {
 		Header json.RawMessage `json:"header"`
 		Kvs    []struct {
@@ -115,7 +159,7 @@ func fromGet(b []byte) ([]input, error) {
 		return nil, errors.New("read input as the JSON of a get: it has no header")
 	}
 	if len(doc.Kvs) == 0 {
-		return nil, errors.New("the get found no key")
+		return nil, errNoKey
 	}
 	out := make([]input, len(doc.Kvs))
 	for i, kv := range doc.Kvs {

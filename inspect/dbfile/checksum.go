@@ -22,7 +22,8 @@ const trailerLen = sha256.Size
 func sealed(size int64) bool { return size > minPageSize && size%minPageSize == trailerLen }
 
 // Checksum waits for a snapshot's SHA-256 to be compared with the trailer behind its
-// pages; a *ChecksumError says that they differ. Of a file without a trailer, or with
+// pages; a *ChecksumError says that they differ, a *StrippedError that there is none where
+// one should be. Of a file without a trailer, or with
 // Options.IgnoreChecksum, there is nothing to compare: sealed is false then.
 func (s *Source) Checksum(ctx context.Context) (sealed bool, err error) {
 	return s.comparing, s.seal(ctx)

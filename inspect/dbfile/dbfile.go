@@ -318,7 +318,13 @@ func (s *Source) hasSecondMagic() bool {
 // startSeal compares a snapshot with its checksum in the background.
 func (s *Source) startSeal(ignore bool) {
 	s.seal, s.stopSeal = func(context.Context) error { return nil }, func() {}
-	if s.kind != keyspace.Snapshot || ignore {
+	switch {
+	case ignore:
+		return
+	case s.Stripped():
+		s.seal = func(context.Context) error { return &StrippedError{Path: s.file} }
+		return
+	case s.kind != keyspace.Snapshot:
 		return
 	}
 	s.comparing = true

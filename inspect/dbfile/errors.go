@@ -66,6 +66,17 @@ func (e *ChecksumError) Error() string {
 // Unwrap makes errors.Is(err, keyspace.ErrCorrupt) true.
 func (e *ChecksumError) Unwrap() error { return keyspace.ErrCorrupt }
 
+// StrippedError says that a snapshot's checksum was cut off, so that nothing tells whether
+// its records are those that were saved. It wraps keyspace.ErrCorrupt.
+type StrippedError struct{ Path string }
+
+func (e *StrippedError) Error() string {
+	return fmt.Sprintf("read %s: it looks like a snapshot whose checksum, its last %d bytes, was cut off: %v", e.Path, trailerLen, keyspace.ErrCorrupt)
+}
+
+// Unwrap makes errors.Is(err, keyspace.ErrCorrupt) true.
+func (e *StrippedError) Unwrap() error { return keyspace.ErrCorrupt }
+
 // NotDatabaseError says that a path holds something else than an etcd database.
 // It wraps keyspace.ErrNotDatabase.
 type NotDatabaseError struct {

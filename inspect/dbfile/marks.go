@@ -223,6 +223,9 @@ func (s *Source) trusted(ctx context.Context) error {
 // lag says what a member's file may lack. etcd writes to it in batches and only
 // the write-ahead log has everything that was acknowledged.
 func (s *Source) lag() string {
+	if s.Stripped() {
+		return "it looks like a snapshot whose checksum was cut off"
+	}
 	note := fmt.Sprintf("a member's own file, written up to raft index %d; the newest writes may be only in its write-ahead log", s.marks.raftIndex)
 	if first := lastSegment(s.walDir); first > s.marks.raftIndex {
 		note = fmt.Sprintf("a member's own file, written up to raft index %d; its write-ahead log goes on past %d, so the newest writes are missing here", s.marks.raftIndex, first)

@@ -196,6 +196,9 @@ func compare(t *testing.T, l *lineList, programs []string, on string) {
 	worlds := []*world{kinds[kind](t, version), kinds[kind](t, version)}
 	for _, w := range worlds {
 		w.masks, w.pass = l.masks, l.pass
+		if slices.ContainsFunc(l.lines, func(line listLine) bool { return strings.Contains(line.text, "endpoint status") }) {
+			w.awaitStorage(t)
+		}
 	}
 	parted := ""
 	for _, line := range l.lines {
@@ -359,6 +362,28 @@ func awaitMembers(t *testing.T, c *clientv3.Client, n int) *clientv3.MemberListR
 		time.Sleep(10 * time.Millisecond)
 	}
 }
+
+// awaitStorage waits until every member shows the version of its storage, which it finds
+// some seconds after its start; before 3.6 none is shown.
+func (w *world) awaitStorage(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	for _, ep := range w.admin.Endpoints() {
+		for {
+			s, err := w.admin.Status(ctx, ep)
+			if err == nil && (strings.HasPrefix(s.Version, "3.5.") || majorMinor(s.StorageVersion) == majorMinor(s.Version)) {
+				break
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("%s: %v, %v", ep, s, err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+}
+
+func majorMinor(version string) string { return version[:max(0, strings.LastIndexByte(version, '.'))] }
 
 func (w *world) hide(text, name string) { w.hidden = append(w.hidden, hidden{text, "<" + name + ">"}) }
 

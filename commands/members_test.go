@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -430,5 +431,39 @@ func TestCheckPerf(t *testing.T) {
 	refusedPrefix := run(t, env, "check", "perf", "--prefix", "mi", "--yes")
 	if refusedPrefix.code != 40 || !strings.Contains(refusedPrefix.stderr, "has keys") {
 		t.Errorf("exit code %d: %s", refusedPrefix.code, refusedPrefix.stderr)
+	}
+}
+
+// One that is interrupted leaves no key either.
+func TestCheckInterrupted(t *testing.T) {
+	t.Parallel()
+	members := server.Cluster(t, 1, server.Options{Args: fast("")})
+	c := members[0].Client(t)
+	keys := func() int64 {
+		t.Helper()
+		r, err := c.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Count
+	}
+	cmd := exec.CommandContext(t.Context(), ours(t, "etcdctl-plus"), "check", "perf", "--duration", "5m", "--yes", "--endpoints", members[0].Endpoint)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for begin := time.Now(); keys() < 50; time.Sleep(10 * time.Millisecond) {
+		if time.Since(begin) > 30*time.Second {
+			t.Fatal("it does not write")
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGINT {
+		t.Errorf("it ended with %v", cmd.ProcessState)
+	}
+	if n := keys(); n != 0 {
+		t.Errorf("%d keys are left", n)
 	}
 }

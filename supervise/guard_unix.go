@@ -36,7 +36,7 @@ const dismissed Instant = 0
 func Guard() int {
 	signal.Ignore(spared...)
 	pipe, ready := os.NewFile(3, "holder"), os.NewFile(4, "ready")
-	group := unix.Getpgrp()
+	group, holder := unix.Getpgrp(), os.Getppid()
 	if group != os.Getpid() { // started by hand: this is not a group to kill
 		fmt.Fprintln(os.Stderr, guardVariable+" is set by the program itself, for a process of its own")
 		return 1
@@ -64,6 +64,7 @@ func Guard() int {
 		select {
 		case m, open := <-moments:
 			if !open {
+				awaitEnd(holder)
 				known.killAll(group)
 			}
 			if m == dismissed {
@@ -86,6 +87,15 @@ func Guard() int {
 // soon is how long before the end the guard looks again whom it will have to kill: on a busy
 // machine looking can take longer than killing may.
 const soon = 300 * time.Millisecond
+
+// awaitEnd waits until our parent has ended. Its files are closed a moment before: whoever is
+// stopped in its children's groups by then gets a hangup from the kernel, dies of it, and
+// what it has started is not found any more.
+func awaitEnd(parent int) {
+	for begin := Now(); os.Getppid() == parent && Now().Sub(begin) < soon; {
+		time.Sleep(time.Millisecond)
+	}
+}
 
 // spared are the signals to the command's group that the guard outlives.
 var spared = []os.Signal{

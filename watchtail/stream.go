@@ -58,7 +58,8 @@ const (
 
 // Watch yields what the server sends: events, whole revisions in order, and progress
 // notices, which have none. After a lost connection it goes on where it was, on
-// whatever endpoint the client then has. At most one message is in memory.
+// whatever endpoint the client then has. At most one message is in memory; it is valid until
+// the next one.
 //
 // The error ends it: keyspace.CompactedError when the server no longer has the next
 // revision, CanceledError, what the server answered when no attempt makes sense, and the
@@ -121,7 +122,7 @@ type follower struct {
 func (f *follower) follow(ctx context.Context, yield func(*pb.WatchResponse, error) bool) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	s, err := pb.NewWatchClient(f.client.ActiveConnection()).Watch(ctx, grpc.MaxCallRecvMsgSize(math.MaxInt32))
+	s, err := pb.NewWatchClient(f.client.ActiveConnection()).Watch(ctx, grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.ForceCodecV2(&codec{}))
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 
+	_ "github.com/etcdctl-plus/etcdctl-plus/cmd/etcdctl-plus/startup" // for its effect
 	"github.com/etcdctl-plus/etcdctl-plus/commands"
 )
 

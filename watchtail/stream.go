@@ -14,6 +14,7 @@ import (
 	"io"
 	"iter"
 	"math"
+	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -45,9 +46,13 @@ type CanceledError struct{ Reason string }
 
 func (e *CanceledError) Error() string { return "the server canceled the watch: " + e.Reason }
 
-// Unwrap gives etcd's own error where the reason is one.
+// Unwrap gives etcd's own error where the reason is one. It comes as gRPC prints it.
 func (e *CanceledError) Unwrap() error {
-	return rpctypes.Error(status.Error(codes.FailedPrecondition, e.Reason))
+	reason := e.Reason
+	if _, desc, ok := strings.Cut(reason, " desc = "); ok && strings.HasPrefix(reason, "rpc error: ") {
+		reason = desc
+	}
+	return rpctypes.Error(status.Error(codes.FailedPrecondition, reason))
 }
 
 // The pauses between attempts to connect again.

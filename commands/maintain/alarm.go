@@ -190,6 +190,10 @@ func (o *disarmOptions) ask(ctx context.Context, p *reply.Printer) (done bool, e
 	return false, cli.Instead(o.guard.Ask(o.env, what), "make space with `compaction` and `defrag`, or raise the members' --quota-backend-bytes; a CORRUPT member is removed and added anew, empty")
 }
 
+// largestRequest is what servers take in one request by default, in bytes. The alarm is raised
+// by a request that would not fit any more.
+const largestRequest = 3 << 19
+
 // standing says why an alarm is still right; "": what it stands for is over.
 func standing(c *cluster.Cluster, a *pb.AlarmMember) (name, reason string) {
 	m := c.Member(a.GetMemberID())
@@ -210,7 +214,7 @@ func standing(c *cluster.Cluster, a *pb.AlarmMember) (name, reason string) {
 	switch {
 	case st.DbSizeQuota <= 0:
 		return name, fmt.Sprintf("the database of %s has %s, of which %s are in use, and its server does not tell the quota", label, output.Bytes(st.DbSize), output.Bytes(st.DbSizeInUse))
-	case st.DbSize >= st.DbSizeQuota:
+	case st.DbSize+largestRequest >= st.DbSizeQuota:
 		return name, fmt.Sprintf("the database of %s has %s, of which %s are in use, with a quota of %s", label, output.Bytes(st.DbSize), output.Bytes(st.DbSizeInUse), output.Bytes(st.DbSizeQuota))
 	}
 	return name, ""

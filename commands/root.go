@@ -26,6 +26,7 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/commands/registry"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/sandbox"
 	"github.com/etcdctl-plus/etcdctl-plus/commands/snapshot"
+	"github.com/etcdctl-plus/etcdctl-plus/commands/tail"
 )
 
 const rootLong = `etcdctl-plus reads, checks and tends etcd, and Kubernetes' data in it.
@@ -93,7 +94,7 @@ func NewRoot(env *cli.Env) *cobra.Command {
 		add(root, groupAuth, "Users and what they may:", auth.Commands(env)...)
 	}
 	if !env.DropIn() {
-		add(root, groupInspect, "Look inside, live or in a file:", registry.New(env), inspect.New(env))
+		add(root, groupInspect, "Look inside, live or in a file:", registry.New(env), inspect.New(env), tail.New(env))
 		add(root, groupBackup, "Backups that are kept:", backup.New(env, snapshot.NewRestore, snapshot.NewDrill, inspect.NewDiff))
 		add(root, groupMore, "More:", sandbox.New(env), context.New(env), help.NewVersion(env), help.NewOptions(root))
 	} else {

@@ -32,7 +32,22 @@ type Step struct {
 	Idle bool
 	// More says that the next step is there already.
 	More bool
+	// List says that the events are keys as they stood at Rev, in key order and in parts:
+	// together with the steps from its begin to its end they are one thing.
+	List   ListPlace
+	Origin Origin // of the events
 }
+
+// ListPlace is the place of a step in a list.
+type ListPlace uint8
+
+// The places in a list; the first and the last one have no events.
+const (
+	NoList ListPlace = iota
+	ListBegin
+	ListPart
+	ListEnd
+)
 
 // Options say what to follow and how.
 type Options struct {
@@ -47,6 +62,19 @@ type Options struct {
 	// From is the first revision to give; 0: the one after the newest.
 	From   int64
 	PrevKV bool
+	// Backlog opens the history up to about now, which is read up to its end before anything
+	// is watched: a watch from far back holds up all writes. nil: everything is watched. With
+	// Oldest it begins with the oldest revision there is, whatever From says.
+	// BacklogRevs is from how many revisions on that is done for another beginning.
+	Backlog     func(ctx context.Context) (keyspace.HistorySource, error)
+	BacklogRevs int64
+	Oldest      bool
+	// List opens the cluster to list what there is, before anything is watched where Listed
+	// says so; ResyncCompacted and ResyncDiverged list when the next revision is gone, or the
+	// history is another one, in place of ending with that error.
+	List                            func(ctx context.Context) (keyspace.Source, error)
+	Listed                          bool
+	ResyncCompacted, ResyncDiverged bool
 	// Known is what was known of the history before, of its revision From-1; zero: nothing.
 	Known History
 	// Progress is how often the server is asked how far it is; 0: every 10 s.
@@ -123,7 +151,7 @@ func (t *Stream) Steps(ctx context.Context) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
 		t.heard = time.Now()
 		give := func(s Step) error {
-			if !s.Idle {
+			if !s.Idle && s.List == NoList {
 				t.step = &s
 				defer func() { t.step = nil }()
 			}
@@ -132,14 +160,21 @@ func (t *Stream) Steps(ctx context.Context) iter.Seq2[Step, error] {
 			}
 			return nil
 		}
-		for {
-			err := t.connected(ctx, give)
+		for begin := t.begin; ; {
+			err := begin(ctx, give)
+			if err == nil {
+				begin = t.connected
+				continue
+			}
+			err = t.resync(ctx, err, give)
 			switch {
+			case err == nil:
+				continue
 			case errors.Is(err, errEnough):
 				return
 			case ctx.Err() != nil:
 				err = context.Cause(ctx)
-			case !fatal(err):
+			case t.known.Cluster != 0 && !fatal(err): // somebody has answered before
 				err = t.rest(ctx, err, give)
 			}
 			if errors.Is(err, errEnough) {
@@ -160,7 +195,7 @@ func (t *Stream) rest(ctx context.Context, why error, give func(Step) error) err
 	if t.o.MaxSilence > 0 && time.Since(t.heard) > t.o.MaxSilence {
 		return &SilenceError{For: time.Since(t.heard).Round(time.Second), Last: why}
 	}
-	if t.next > 0 {
+	if t.next > 0 && !t.o.Listed {
 		if err := give(Step{Rev: t.next - 1, Idle: true}); err != nil { // what is held back can go
 			return err
 		}
@@ -228,16 +263,24 @@ func (t *Stream) connected(ctx context.Context, give func(Step) error) error {
 		return err
 	}
 	defer m.client.Close()
-	t.avoid = m.endpoint
-	if t.next == 0 {
+	t.met(m)
+	return t.stream(ctx, m, give)
+}
+
+// met notes what a member says of the history.
+func (t *Stream) met(m *member) {
+	t.avoid, t.heard = m.endpoint, time.Now()
+	if t.next == 0 && !t.o.Oldest {
 		t.next = m.rev + 1
+	}
+	if t.known.Cluster == 0 {
+		t.known.Ahead = m.low
 	}
 	t.known.Cluster, t.known.Ahead = m.cluster, max(t.known.Ahead, m.low)
 	if t.err != nil {
 		t.trouble(m.endpoint, nil)
 		t.err = nil
 	}
-	return t.stream(ctx, m, give)
 }
 
 // received is what one Recv gave.
@@ -399,12 +442,12 @@ func (t *Stream) convert(rev int64, events []*mvccpb.Event) []keyspace.Event {
 			continue
 		}
 		i := len(out)
-		ev := keyspace.Event{Rev: keyspace.Revision{Main: rev, Sub: int64(i)}, Record: record1(key, kv)}
+		ev := keyspace.Event{Rev: keyspace.Revision{Main: rev, Sub: int64(i)}, Record: recordOf(key, kv)}
 		if e.GetType() == mvccpb.Event_DELETE {
 			ev.Type, ev.Record = keyspace.Delete, keyspace.Record{Key: key, ModRev: rev}
 		}
 		if p := e.GetPrevKv(); p != nil {
-			t.prev[i] = record1(key, p)
+			t.prev[i] = recordOf(key, p)
 			ev.Prev = &t.prev[i]
 		}
 		out = append(out, ev)
@@ -412,6 +455,6 @@ func (t *Stream) convert(rev int64, events []*mvccpb.Event) []keyspace.Event {
 	return out
 }
 
-func record1(key []byte, kv *mvccpb.KeyValue) keyspace.Record {
+func recordOf(key []byte, kv *mvccpb.KeyValue) keyspace.Record {
 	return keyspace.Record{Key: key, Value: kv.GetValue(), CreateRev: kv.GetCreateRevision(), ModRev: kv.GetModRevision(), Version: kv.GetVersion(), Lease: kv.GetLease()}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/live"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
+	"github.com/etcdctl-plus/etcdctl-plus/watchtail"
 )
 
 // Code is an exit code under our own name. `help exit-codes` lists them.
@@ -155,6 +156,10 @@ func Describe(err error) *Error {
 	var future *keyspace.FutureError
 	var cfg *config.Error
 	var lost *live.NoLeaderError
+	var diverged *watchtail.DivergedError
+	var checkpoint *watchtail.CheckpointError
+	var out *watchtail.OutputError
+	var silence *watchtail.SilenceError
 	var query *output.QueryError
 	var kept *store.Error
 	var format *output.UnknownFormatError
@@ -162,6 +167,14 @@ func Describe(err error) *Error {
 	case errors.As(err, &compacted):
 		d.Code, d.Revision = Compacted, compacted.CompactRev
 		d.Hint = fmt.Sprintf("read at revision %d or later, or look into an older snapshot with --db", compacted.CompactRev)
+	case errors.As(err, &diverged):
+		d.Code, d.Hint = Diverged, "what was followed up to here stays true of the old history; --on-diverged=resync lists the new one, or begin anew with another checkpoint"
+	case errors.As(err, &checkpoint):
+		d.Code, d.Hint = Checkpoint, "`tail checkpoint verify` looks at it and at the generation before; an output file says itself how far it is"
+	case errors.As(err, &out):
+		d.Code, d.Hint = Config, "move the file and send HUP, or let --rotate-size do it; logrotate's copytruncate loses events"
+	case errors.As(err, &silence):
+		d.Code = Timeout
 	case errors.As(err, &future):
 		d.Code, d.Revision = Usage, future.Newest
 		d.DropIn = 1

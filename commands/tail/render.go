@@ -1,0 +1,181 @@
+package tail
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
+	"github.com/etcdctl-plus/etcdctl-plus/output"
+	"github.com/etcdctl-plus/etcdctl-plus/watchtail"
+)
+
+// event is one line of jsonl. i and n say that it is the ith of n of its revision; a list has
+// a line of type BEGIN and one of type END around it, without i and n.
+type event struct {
+	Revision    int64   `json:"revision"`
+	I           int     `json:"i,omitempty"`
+	N           int     `json:"n,omitempty"`
+	Type        string  `json:"type"`             // PUT, DELETE, BEGIN, END
+	Origin      string  `json:"origin,omitempty"` // list, resync; left out: a change
+	Key         string  `json:"key,omitempty"`
+	KeyBase64   []byte  `json:"keyBase64,omitempty"` // instead of key when that is no UTF-8
+	CreateRev   int64   `json:"createRevision,omitempty"`
+	ModRev      int64   `json:"modRevision,omitempty"` // of a list's keys
+	Version     int64   `json:"version,omitempty"`
+	Lease       string  `json:"lease,omitempty"`
+	Value       *string `json:"value,omitempty"`
+	ValueBase64 []byte  `json:"valueBase64,omitempty"`
+	Prev        *prior  `json:"prev,omitempty"`
+}
+
+// prior is the record before a change.
+type prior struct {
+	CreateRev   int64   `json:"createRevision"`
+	ModRev      int64   `json:"modRevision"`
+	Version     int64   `json:"version"`
+	Lease       string  `json:"lease,omitempty"`
+	Value       *string `json:"value,omitempty"`
+	ValueBase64 []byte  `json:"valueBase64,omitempty"`
+}
+
+func text(b []byte) (s *string, raw []byte) {
+	if utf8.Valid(b) {
+		v := string(b)
+		return &v, nil
+	}
+	return nil, b
+}
+
+func (o *options) renderer() func(dst []byte, s watchtail.Step) ([]byte, int, error) {
+	line := appendText
+	if o.form == output.JSONL {
+		line = appendJSON
+	}
+	return func(dst []byte, s watchtail.Step) (_ []byte, n int, err error) {
+		mark := event{Revision: s.Rev, Origin: s.Origin.String()}
+		switch s.List {
+		case watchtail.ListBegin:
+			mark.Type = "BEGIN"
+			dst, err = line(dst, &mark, nil)
+			return dst, 1, err
+		case watchtail.ListEnd:
+			mark.Type = "END"
+			dst, err = line(dst, &mark, nil)
+			return dst, 1, err
+		}
+		for i := range s.Events {
+			e := &s.Events[i]
+			v := eventOf(e, o.prev)
+			if s.List == watchtail.ListPart {
+				v.Origin, v.Revision = s.Origin.String(), s.Rev
+				v.ModRev = e.Record.ModRev
+			} else {
+				v.I, v.N = i+1, len(s.Events)
+			}
+			if dst, err = line(dst, &v, e); err != nil {
+				return nil, 0, err
+			}
+		}
+		return dst, len(s.Events), nil
+	}
+}
+
+func eventOf(e *keyspace.Event, prev bool) event {
+	r := e.Record
+	v := event{Revision: e.Rev.Main, Type: e.Type.String(), Key: string(r.Key), CreateRev: r.CreateRev, Version: r.Version, Lease: cli.LeaseID(r.Lease)}
+	if !utf8.Valid(r.Key) {
+		v.Key, v.KeyBase64 = "", r.Key
+	}
+	if e.Type == keyspace.Put {
+		v.Value, v.ValueBase64 = text(r.Value)
+	}
+	if p := e.Prev; p != nil && prev {
+		v.Prev = &prior{CreateRev: p.CreateRev, ModRev: p.ModRev, Version: p.Version, Lease: cli.LeaseID(p.Lease)}
+		v.Prev.Value, v.Prev.ValueBase64 = text(p.Value)
+	}
+	return v
+}
+
+func appendJSON(dst []byte, v *event, _ *keyspace.Event) ([]byte, error) {
+	b := bytes.NewBuffer(dst)
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return b.Bytes(), err
+}
+
+func appendText(dst []byte, v *event, e *keyspace.Event) ([]byte, error) {
+	dst = strconv.AppendInt(dst, v.Revision, 10)
+	dst = append(dst, ' ')
+	dst = strconv.AppendInt(dst, int64(v.I), 10)
+	dst = append(dst, '/')
+	dst = strconv.AppendInt(dst, int64(v.N), 10)
+	verb := v.Type
+	if verb == "PUT" {
+		verb = "UPDATE"
+		if v.Version == 1 {
+			verb = "CREATE"
+		}
+	}
+	if v.Origin != "" && v.Origin != "change" && e != nil {
+		verb = v.Origin
+	}
+	dst = append(append(dst, ' '), verb...)
+	if e == nil {
+		return append(append(append(dst, ' '), v.Origin...), '\n'), nil
+	}
+	dst = append(append(dst, ' '), output.CleanLine(string(e.Record.Key))...)
+	if e.Type == keyspace.Put {
+		dst = append(dst, ' ')
+		dst = strconv.AppendInt(dst, int64(len(e.Record.Value)), 10)
+		dst = append(dst, " B"...)
+	}
+	if v.Lease != "" {
+		dst = append(append(dst, " lease "...), v.Lease...)
+	}
+	return append(dst, '\n'), nil
+}
+
+// parser reads lines back.
+func (o *options) parser() watchtail.ParseLine {
+	if o.form == output.JSONL {
+		return parseJSON
+	}
+	return parseText
+}
+
+func parseJSON(b []byte) (watchtail.Line, bool) {
+	var v struct {
+		Revision int64  `json:"revision"`
+		I        int    `json:"i"`
+		N        int    `json:"n"`
+		Type     string `json:"type"`
+	}
+	if json.Unmarshal(b, &v) != nil || v.Revision < 1 || v.Type == "" {
+		return watchtail.Line{}, false
+	}
+	return watchtail.Line{Rev: v.Revision, I: v.I, N: v.N, Begin: v.Type == "BEGIN", End: v.Type == "END"}, true
+}
+
+func parseText(b []byte) (watchtail.Line, bool) {
+	f := bytes.SplitN(b, []byte(" "), 4)
+	if len(f) < 4 {
+		return watchtail.Line{}, false
+	}
+	i, n, ok := bytes.Cut(f[1], []byte("/"))
+	var l watchtail.Line
+	var errs [3]error
+	l.Rev, errs[0] = strconv.ParseInt(string(f[0]), 10, 64)
+	l.I, errs[1] = strconv.Atoi(string(i))
+	l.N, errs[2] = strconv.Atoi(string(n))
+	if !ok || errs != [3]error{} || l.Rev < 1 {
+		return watchtail.Line{}, false
+	}
+	if l.I == 0 {
+		l.Begin, l.End = string(f[2]) == "BEGIN", string(f[2]) == "END"
+	}
+	return l, true
+}

@@ -626,8 +626,16 @@ func TestTailAuth(t *testing.T) {
 	}
 	defer root.Close()
 	f := newFollower(t, p.Endpoint)
-	f.start("--user", "app:pw")
-	f.awaits(1)
+	// A user who may not stream a snapshot watches from the oldest revision on.
+	puts(t, root, 3)
+	if _, err := root.Compact(ctx, newest(t, root)-1); err != nil {
+		t.Fatal(err)
+	}
+	f.start("--user", "app:pw", "--from", "oldest")
+	f.awaits(newest(t, root))
+	if n := len(f.lines()); n != 1 {
+		t.Errorf("%d events from the oldest revision on", n)
+	}
 	rev := puts(t, root, 2)
 	f.awaits(rev)
 	time.Sleep(2500 * time.Millisecond) // its token is gone

@@ -3,8 +3,11 @@ package watchtail
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 )
@@ -47,16 +50,40 @@ func (t *Stream) backlog(ctx context.Context, give func(Step) error) error {
 	if t.o.Oldest {
 		from = 0
 	}
+	given := false
 	for s, err := range Replay(ctx, src, t.o.Ranges, from, t.o.PrevKV) {
+		if err != nil && !given && denied(err) {
+			return t.withoutBacklog(err)
+		}
 		if err != nil {
 			return err
 		}
+		given = true
 		t.next, t.known.Digest, t.o.Oldest = s.Rev+1, Digest(s.Events), false
 		if err := give(s); err != nil {
 			return err
 		}
 	}
 	t.o.Backlog = nil
+	return nil
+}
+
+// Note is told as trouble that is none: it says why something is done otherwise.
+type Note struct{ Text string }
+
+func (n *Note) Error() string { return n.Text }
+
+func denied(err error) bool {
+	return errors.Is(rpctypes.Error(err), rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrPermissionDenied)
+}
+
+// withoutBacklog watches what a user may not read from a snapshot, which is root's.
+func (t *Stream) withoutBacklog(why error) error {
+	t.trouble(t.avoid, &Note{fmt.Sprintf("the history is watched, since this user may not stream a snapshot (%v)", why)})
+	t.o.Backlog = nil
+	if t.o.Oldest {
+		t.next, t.o.Oldest, t.seeking = 1, false, true
+	}
 	return nil
 }
 
@@ -179,6 +206,9 @@ func (t *Stream) resync(ctx context.Context, why error, give func(Step) error) e
 	var diverged *DivergedError
 	changed := t.next
 	switch {
+	case errors.As(why, &compacted) && t.seeking:
+		t.next = compacted.CompactRev + 1
+		return nil
 	case errors.As(why, &compacted) && t.o.ResyncCompacted:
 	case errors.As(why, &diverged) && t.o.ResyncDiverged:
 		t.known, changed = History{}, 0

@@ -124,6 +124,7 @@ type Stream struct {
 	avoid string // the endpoint of the stream that ended
 	err   error  // why it ended
 
+	seeking  bool  // the oldest revision is looked for
 	replayed bool  // revision next-1 has come again, or is not expected to
 	step     *Step // what is being given, unless it is idle
 	buf      []keyspace.Event
@@ -418,7 +419,7 @@ func (t *Stream) revisions(ctx context.Context, m *member, events []*mvccpb.Even
 		if err := t.missed(ctx, m); err != nil {
 			return err
 		}
-		t.next = rev + 1
+		t.next, t.seeking = rev+1, false
 		if len(events) == 0 { // its memory is the next message's soon
 			t.known.Digest = Digest(step)
 		}

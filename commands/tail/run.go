@@ -45,10 +45,10 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	defer done()
-	if r.Sink, err = o.sink(r, p, kept); err != nil {
+	return o.follow(ctx, r, w, func(ctx context.Context) (err error) {
+		r.Sink, err = o.sink(ctx, r, p, kept)
 		return err
-	}
-	return o.follow(ctx, r, w)
+	})
 }
 
 // stream says what to follow, from where --from says.
@@ -123,7 +123,10 @@ func (o *options) resume(r *watchtail.Runner, w *watchtail.Options) (*watchtail.
 	return c.Output, done, nil
 }
 
-func (o *options) sink(r *watchtail.Runner, p *output.Printer, kept *watchtail.Output) (watchtail.Sink, error) {
+func (o *options) sink(ctx context.Context, r *watchtail.Runner, p *output.Printer, kept *watchtail.Output) (watchtail.Sink, error) {
+	if o.exec != "" || o.execBatch != "" {
+		return &command{ctx: ctx, env: o.env, script: o.exec + o.execBatch, batch: o.execBatch != "", retries: o.retries}, nil
+	}
 	if o.out == "" {
 		return watchtail.NewStream(flushed{p.Out, o.env.Flush}), nil
 	}
@@ -150,7 +153,7 @@ func (f flushed) Write(b []byte) (int, error) {
 }
 
 // follow runs until it is told to end.
-func (o *options) follow(ctx context.Context, r *watchtail.Runner, w *watchtail.Options) error {
+func (o *options) follow(ctx context.Context, r *watchtail.Runner, w *watchtail.Options, open func(context.Context) error) error {
 	ctx, reopen, stop := o.signals(ctx)
 	defer stop()
 	if o.out != "" {
@@ -158,6 +161,9 @@ func (o *options) follow(ctx context.Context, r *watchtail.Runner, w *watchtail.
 	}
 	ctx, cancel := o.ended(ctx, watchtail.ErrEnough)
 	defer cancel()
+	if err := open(ctx); err != nil {
+		return err
+	}
 	s := watchtail.Follow(*w)
 	r.History = s.History
 	report := o.reporter(r)
@@ -209,7 +215,7 @@ func (o *options) how(ctx context.Context, err error) error {
 		o.env.TakeSignals(nil) // a HUP was none that ends us
 		return err
 	}
-	asked := err == nil || errors.Is(err, context.Cause(ctx))
+	asked := err == nil || errors.Is(err, context.Cause(ctx)) // also of a command that was under way
 	switch {
 	case asked && sig.Signal == syscall.SIGTERM:
 		o.env.TakeSignals(nil)
@@ -229,7 +235,7 @@ func (o *options) offline(ctx context.Context, p *output.Printer) error {
 		return err
 	}
 	r := &watchtail.Runner{Render: o.renderer(), UntilRev: o.untilRev}
-	if r.Sink, err = o.sink(r, p, nil); err != nil {
+	if r.Sink, err = o.sink(ctx, r, p, nil); err != nil {
 		return err
 	}
 	_, err = r.Run(ctx, watchtail.Replay(ctx, src, o.ranges, o.rev, o.prev))
@@ -244,8 +250,11 @@ func (o *options) trouble() func(endpoint string, err error) {
 	said := ""
 	var compacted *keyspace.CompactedError
 	var diverged *watchtail.DivergedError
+	var note *watchtail.Note
 	return func(endpoint string, err error) {
 		switch {
+		case errors.As(err, &note):
+			o.env.Warn("%v", note)
 		case errors.As(err, &compacted), errors.As(err, &diverged):
 			o.env.Warn("%v; what is there now is listed instead", err)
 		case err == nil:

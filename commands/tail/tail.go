@@ -35,6 +35,8 @@ type options struct {
 	rotate                cli.Bytes
 	keep                  int
 	stats                 bool
+	exec, execBatch       string
+	retries               int
 
 	ranges []keyspace.Range
 	rev    int64 // --from as a revision
@@ -60,9 +62,9 @@ goes on behind the last change of this one, however this one ended.
 
 A file (--out) has every event once, even when this program or the machine is killed at
 any moment: on the next run what stands there behind the checkpoint is read and kept, and
-only a torn last revision is cut off. Standard output has every event at least once: what
-was written after the last checkpoint comes again. The events of one revision are I of N
-of it, and come together.
+only a torn last revision is cut off. Standard output, and what --exec runs, have every
+event at least once: what was given after the last checkpoint comes again. The events of
+one revision are I of N of it, and come together.
 
 A checkpoint is written at most every 0.1 s, when the output before it is on disk, and
 only between revisions. It knows the cluster's history again: when the history from there
@@ -83,7 +85,8 @@ Members are asked how far they are every 10 s (from etcd 3.5.8 and 3.4.25 on; ol
 say more than they have sent, and a quiet prefix then keeps an old checkpoint).`,
 		Example: `  etcdctl-plus tail /registry/pods/ --checkpoint pods.ckpt --out pods.jsonl
   etcdctl-plus tail /registry/ --from oldest --until-idle 1s -w jsonl
-  etcdctl-plus tail /registry/ --from oldest --db snapshot.db`,
+  etcdctl-plus tail /registry/ --from oldest --db snapshot.db
+  etcdctl-plus tail config/ --checkpoint c -w jsonl --exec 'jq -r .key | xargs reload'`,
 		RunE: func(c *cobra.Command, args []string) error {
 			o.prefixes = args
 			if err := o.complete(c); err != nil {
@@ -110,6 +113,9 @@ say more than they have sent, and a quiet prefix then keeps an old checkpoint).`
 	f.StringVar(&o.out, "out", "", "append to this file, each event once; jsonl unless -w says simple")
 	f.Var(&o.rotate, "rotate-size", "with --out: begin a new file when it has so many bytes, such as 100M; the old ones are FILE.1, FILE.2, …")
 	f.IntVar(&o.keep, "rotate-keep", 0, "with --rotate-size: keep so many old files (0: all)")
+	f.StringVar(&o.exec, "exec", "", "run this with the shell for each event, which is its standard input; it is delivered when that ends with 0")
+	f.StringVar(&o.execBatch, "exec-batch", "", "as --exec, for all events that have come together")
+	f.IntVar(&o.retries, "exec-retries", 5, "how often --exec is tried again, after 1, 2, 4 … seconds, before tail ends (-1: without end)")
 	f.BoolVar(&o.stats, "stats", false, "say on standard error every 10 s, and at the end, how much came and how far behind it is")
 	for name, values := range map[string][]string{"from": {fromNow, fromOldest, fromCheckpoint}, "on-compacted": {stop, resync}, "on-diverged": {stop, resync}} {
 		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
@@ -138,6 +144,12 @@ func (o *options) complete(c *cobra.Command) error {
 	switch {
 	case o.untilRev < 0 || o.untilRev == 0 && c.Flags().Changed("until-rev"):
 		return cli.Usagef("--until-rev %d: revisions begin with 1", o.untilRev)
+	case c.Flags().Changed("exec") && o.exec == "", c.Flags().Changed("exec-batch") && o.execBatch == "":
+		return cli.WithHint(cli.Usagef("--exec is empty"), "is a variable in your script unset?")
+	case (o.exec != "" || o.execBatch != "") && o.out != "" || o.exec != "" && o.execBatch != "":
+		return cli.Usagef("--out, --exec and --exec-batch exclude each other")
+	case c.Flags().Changed("exec-retries") && o.exec == "" && o.execBatch == "":
+		return cli.Usagef("--exec-retries goes with --exec")
 	case o.keep < 0:
 		return cli.Usagef("--rotate-keep %d: it cannot be negative", o.keep)
 	case o.out == "" && (o.rotate > 0 || c.Flags().Changed("out")):

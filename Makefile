@@ -7,7 +7,7 @@ PKG     := github.com/etcdctl-plus/etcdctl-plus
 LDFLAGS := -s -w -X $(PKG)/commands/help.Version=$(VERSION) -X $(PKG)/commands/help.Commit=$(COMMIT)
 LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: build demo test check race lint fuzz generate clean
+.PHONY: build demo test check race lint fuzz soak generate clean
 
 build: ## the binary, and links that make it a drop-in
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/etcdctl-plus ./cmd/etcdctl-plus
@@ -31,6 +31,9 @@ race: ## needs a C compiler
 
 fuzz: ## every fuzz target for FUZZTIME
 	@bash testdata/fuzz.sh $(or $(FUZZTIME),30s)
+
+soak: ## kill tail and the members under it for MINUTES
+	@bash testdata/soak.sh $(or $(MINUTES),10)
 
 generate: ## the schema table; reads several versions of k8s.io/api through the module proxy
 	$(GO) generate ./registry/...

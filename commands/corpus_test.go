@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sandbox"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sourcetest"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/sourcetest/corpus"
+	"github.com/etcdctl-plus/etcdctl-plus/watchtail/validate"
 )
 
 // stored is a line of stored.jsonl, what Kubernetes' own code decoded.
@@ -272,12 +274,7 @@ func TestHistoryEqualsTruth(t *testing.T) {
 				}
 				got = append(got, fmt.Sprintf("%d\t%s\t%s\t%d\t%d\t%d", e.Revision, e.Type, e.Key, e.CreateRevision, e.Version, e.ValueBytes))
 			}
-			var want []string
-			for i, line := range strings.Split(strings.TrimSpace(string(corpus.Truth(t, c.name+"history.tsv"))), "\n") {
-				if f := strings.Split(line, "\t"); i > 0 {
-					want = append(want, strings.Join([]string{f[0], f[1], f[2], f[3], f[4], f[6]}, "\t"))
-				}
-			}
+			want := trueHistory(t, c.name)
 			if !slices.Equal(got, want) {
 				t.Errorf("%d events, want %d", len(got), len(want))
 				for i := range min(len(got), len(want)) {
@@ -286,6 +283,63 @@ func TestHistoryEqualsTruth(t *testing.T) {
 					}
 				}
 			}
+		})
+	}
+}
+
+// trueHistory is every event of a corpus: revision, type, key, create revision, version, bytes.
+func trueHistory(t *testing.T, name string) (want []string) {
+	t.Helper()
+	for i, line := range strings.Split(strings.TrimSpace(string(corpus.Truth(t, name+"history.tsv"))), "\n") {
+		if f := strings.Split(line, "\t"); i > 0 {
+			want = append(want, strings.Join([]string{f[0], f[1], f[2], f[3], f[4], f[6]}, "\t"))
+		}
+	}
+	return want
+}
+
+// A tail from the oldest revision gives that history too: of the file, and of an etcd that
+// was made of it, where what is read from a snapshot and what is watched meet anywhere.
+func TestTailEqualsTruth(t *testing.T) {
+	t.Parallel()
+	for _, c := range corpora {
+		t.Run("corpus "+c.name, func(t *testing.T) {
+			t.Parallel()
+			db := c.file(t)
+			sourcetest.Untouched(t, db)
+			want := trueHistory(t, c.name)
+			check := func(what, out string) {
+				t.Helper()
+				got, err := validate.Read(strings.NewReader(out))
+				if err != nil {
+					t.Fatal(what, err)
+				}
+				var lines []string
+				for _, e := range got {
+					n := len(e.ValueBase64)
+					if e.Value != nil {
+						n = len(*e.Value)
+					}
+					lines = append(lines, fmt.Sprintf("%d\t%s\t%s\t%d\t%d\t%d", e.Revision, e.Type, e.Key, e.CreateRev, e.Version, n))
+				}
+				if !slices.Equal(lines, want) {
+					t.Errorf("%s: %d events, want %d", what, len(lines), len(want))
+				}
+			}
+			check("file", ok(t, nil, "tail", "--all", "--from", "oldest", "--db", db, "-w", "jsonl"))
+			last, _, _ := strings.Cut(want[len(want)-1], "\t")
+			first, _, _ := strings.Cut(want[0], "\t")
+			box := exec.CommandContext(t.Context(), ours(t, "etcdctl-plus"), "sandbox", "--from", db, "--", "sh", "-c",
+				`P="$0"; $P tail --all --from oldest --until-rev `+last+` -w jsonl; echo ===; $P tail --all --from `+first+` --until-rev `+last+` -w jsonl`, ours(t, "etcdctl-plus"))
+			var errs bytes.Buffer
+			box.Stderr = &errs
+			out, err := box.Output()
+			if err != nil {
+				t.Fatalf("%v: %s", err, &errs)
+			}
+			fromSnapshot, watched, _ := strings.Cut(string(out), "===\n")
+			check("streamed", fromSnapshot)
+			check("watched", watched)
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -110,5 +111,100 @@ func TestFollowNobody(t *testing.T) {
 	}
 	if silence == nil {
 		t.Error("it ended without an error")
+	}
+}
+
+// proxy forwards to a server until it is frozen: then nothing goes through, and nothing is
+// closed, as behind a firewall that has forgotten a connection.
+type proxy struct {
+	addr   string
+	frozen chan struct{}
+}
+
+func newProxy(t *testing.T, to string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{addr: l.Addr().String(), frozen: make(chan struct{})}
+	t.Cleanup(func() { l.Close() })
+	forward := func(from, to net.Conn) {
+		b := make([]byte, 32<<10)
+		for {
+			n, err := from.Read(b)
+			select {
+			case <-p.frozen:
+				<-t.Context().Done()
+				from.Close()
+				to.Close()
+				return
+			default:
+			}
+			if n > 0 {
+				if _, err := to.Write(b[:n]); err != nil {
+					return
+				}
+			}
+			if err != nil {
+				to.Close()
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			up, err := net.Dial("tcp", to)
+			if err != nil {
+				c.Close()
+				continue
+			}
+			go forward(c, up)
+			go forward(up, c)
+		}
+	}()
+	return p
+}
+
+// F32: a connection over which nothing comes any more is noticed, without its end, and the
+// stream goes on elsewhere.
+func TestFollowSilentConnection(t *testing.T) {
+	t.Parallel()
+	p := server.Start(t, server.Options{})
+	c := p.Client(t)
+	px := newProxy(t, p.Endpoint)
+	var told []string
+	s := watchtail.Follow(watchtail.Options{
+		Endpoints: []string{px.addr, p.Endpoint}, Dial: dial, Ranges: prefix("k"), From: 1, Progress: 100 * time.Millisecond,
+		Trouble: func(ep string, err error) { told = append(told, fmt.Sprint(ep, " ", err)) },
+	})
+	put := func(v string) {
+		t.Helper()
+		if _, err := c.Put(t.Context(), "k", v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("before")
+	var got []string
+	for step, err := range s.Steps(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range step.Events {
+			if got = append(got, string(e.Record.Value)); len(got) == 1 {
+				close(px.frozen)
+				put("meanwhile")
+			}
+		}
+		if len(got) == 2 {
+			break
+		}
+	}
+	if strings.Join(got, " ") != "before meanwhile" || len(told) != 2 || !strings.HasPrefix(told[0], px.addr) || told[1] != p.Endpoint+" <nil>" {
+		t.Errorf("%q, %q", got, told)
 	}
 }

@@ -26,6 +26,7 @@ import (
 //	snapshots/CLUSTER/NAME        a backup as it was saved, packed or not
 //	manifests/CLUSTER/NAME.json   its manifest: without one a backup does not count
 //	unfinished/CLUSTER/NAME       a run is about to store or to remove it
+//	segments/CLUSTER/NAME         a stretch of the revision stream; see package segment
 //	locks/                        who writes at the moment
 //
 // What lies below unfinished/ is there before a snapshot comes or goes, and goes after its
@@ -34,11 +35,12 @@ import (
 //
 // CLUSTER is the cluster's id in hex, and NAME is SEQUENCE-rREVISION-TIME.db, with the
 // revision that is in the file, and .zst and .age behind it for what was done to it.
-// segments/ is set aside for the stream of revisions between two backups.
+// A segment's name is FIRST-LAST-TIME.seg, with its revisions and when it was sealed.
 const (
 	snapshotsDir  = "snapshots/"
 	manifestsDir  = "manifests/"
 	unfinishedDir = "unfinished/"
+	segmentsDir   = "segments/"
 	lockName      = "locks/repository"
 )
 
@@ -87,6 +89,8 @@ type Listing struct {
 	// Foreign is what no run of this program wrote, with what it is where that is no file:
 	// "x (a symbolic link)". It is never touched, and never followed.
 	Foreign []string
+	// Segments are ordered by cluster and first revision.
+	Segments []Segment
 
 	marks []Entry // of all that is below unfinished/
 }
@@ -114,9 +118,14 @@ func (r *Repository) List(ctx context.Context) (*Listing, error) {
 		case ours(o.Name, manifestsDir, ".json"):
 			manifests[strings.TrimSuffix(strings.TrimPrefix(o.Name, manifestsDir), ".json")] = o
 		default:
-			l.Foreign = append(l.Foreign, o.Name)
+			if s, ok := segmentOf(o); ok {
+				l.Segments = append(l.Segments, s)
+			} else {
+				l.Foreign = append(l.Foreign, o.Name)
+			}
 		}
 	}
+	slices.SortFunc(l.Segments, bySpan)
 	if f, ok := r.Store.(store.Strangers); ok {
 		for name, err := range f.Strangers(ctx) {
 			if err != nil {
@@ -207,7 +216,7 @@ func ownFolder(stranger string) bool {
 	name, ok := strings.CutSuffix(stranger, "/ (an empty folder)")
 	top, cluster, _ := strings.Cut(name, "/")
 	switch top + "/" {
-	case snapshotsDir, manifestsDir, unfinishedDir:
+	case snapshotsDir, manifestsDir, unfinishedDir, segmentsDir:
 		return ok && (cluster == "" || isHex(cluster))
 	case "locks/":
 		return ok && cluster == ""
@@ -434,6 +443,8 @@ type Pruned struct {
 	Removed   int             `json:"removed"`
 	// Damaged are backups that were found damaged while looking for one to rely on.
 	Damaged []string `json:"damaged,omitempty"`
+	// Segments are those that no kept backup needs.
+	Segments []string `json:"segments,omitempty"`
 }
 
 // PruneDecision is what becomes of one backup, and why.
@@ -493,7 +504,24 @@ func (r *Repository) Prune(ctx context.Context, p retention.Policy, o RunOptions
 			return out, err
 		}
 	}
-	return out, nil
+	return out, r.pruneSegments(ctx, l, out, dryRun)
+}
+
+// pruneSegments removes the segments that no kept backup needs.
+func (r *Repository) pruneSegments(ctx context.Context, l *Listing, out *Pruned, dryRun bool) error {
+	removed := map[string]bool{}
+	for _, d := range out.Decisions {
+		removed[d.ID] = !d.Keep
+	}
+	for _, s := range l.spare(removed) {
+		if !dryRun {
+			if err := r.Store.Delete(ctx, s.object()); err != nil && !errors.Is(err, store.ErrNotExist) {
+				return fmt.Errorf("remove segment %s: %w", s.ID(), err)
+			}
+		}
+		out.Segments = append(out.Segments, s.ID())
+	}
+	return nil
 }
 
 // doubtful returns the newest backup that is to stay of a cluster that would lose others,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/etcdctl-plus/etcdctl-plus/backup/place"
 	"github.com/etcdctl-plus/etcdctl-plus/backup/retention"
+	"github.com/etcdctl-plus/etcdctl-plus/backup/segment"
 	"github.com/etcdctl-plus/etcdctl-plus/backup/store"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 )
@@ -242,7 +243,57 @@ func (r *Repository) Copy(ctx context.Context, dst *Repository, dir string) (_ *
 			c.Copied = append(c.Copied, e.ID())
 		}
 	}
-	return c, nil
+	return c, r.copySegments(ctx, dst, from, to, dir, c)
+}
+
+// copySegments copies the segments that dst does not have. One that can be read and is
+// damaged is left out, and listed.
+func (r *Repository) copySegments(ctx context.Context, dst *Repository, from, to *Listing, dir string, c *Copied) error {
+	there := map[string]bool{}
+	for i := range to.Segments {
+		there[to.Segments[i].ID()] = true
+	}
+	for i := range from.Segments {
+		s := &from.Segments[i]
+		if there[s.ID()] {
+			c.There++
+			continue
+		}
+		if _, err := r.CheckSegment(ctx, s); errors.Is(err, keyspace.ErrCorrupt) {
+			c.Failed = append(c.Failed, err.Error())
+			continue
+		} else if err != nil && !errors.Is(err, segment.ErrEncrypted) {
+			return err
+		}
+		if err := r.copySegment(ctx, dst, s, dir); err != nil {
+			return err
+		}
+		c.Copied = append(c.Copied, s.ID())
+	}
+	return nil
+}
+
+func (r *Repository) copySegment(ctx context.Context, dst *Repository, s *Segment, dir string) (err error) {
+	private, err := place.PrivateDir(dir)
+	if err != nil {
+		return fmt.Errorf("copy segment %s: %w", s.ID(), err)
+	}
+	f, err := os.CreateTemp(private, "segment-*")
+	if err != nil {
+		return fmt.Errorf("copy segment %s: %w", s.ID(), err)
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	rc, err := r.Store.Get(ctx, s.object())
+	if err != nil {
+		return fmt.Errorf("copy segment %s: %w", s.ID(), err)
+	}
+	defer rc.Close()
+	h := sha256.New()
+	n, err := io.Copy(io.MultiWriter(f, h), ctxReader{ctx, rc})
+	if err != nil {
+		return fmt.Errorf("copy segment %s: %w", s.ID(), err)
+	}
+	return dst.Store.Put(ctx, s.object(), f, n, [sha256.Size]byte(h.Sum(nil)), store.PutOptions{})
 }
 
 // copyOne copies one backup. Where its snapshot is there already, without a manifest, that

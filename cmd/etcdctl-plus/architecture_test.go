@@ -39,9 +39,11 @@ var layers = map[string]int{
 	"backup/store":     0, // where backups are kept; knows nothing of what is in them
 	"backup/retention": 0, // which are kept; pure
 
+	"watchtail/mirror": 4,
+
 	"inspect":     4, // analyses over a source; inspect/cluster looks at members
 	"backup":      4, // backup/restore verifies with backup before it restores
-	"watchtail":   4,
+	"watchtail":   3, // the revision stream of a cluster
 	"output":      4,
 	"completions": 4,
 	"supervise":   4, // locks and what runs under them; over a client alone, knows no command

@@ -24,6 +24,6 @@ compares what arrived, and removes what a policy does not keep.
 A BACKUP is named by its sequence, its name, CLUSTER/NAME, or as latest.`,
 	}
 	c.AddCommand(newRunCmd(env), newListCmd(env), newStatusCmd(env), newVerifyCmd(env), newPruneCmd(env), newFetchCmd(env), newCopyCmd(env),
-		restore(env, &storeFlags{env: env}), drill(env, &storeFlags{env: env}), diff(env, &storeFlags{env: env}))
+		newFollowCmd(env), restore(env, &momentFlags{storeFlags: storeFlags{env: env}}), drill(env, &momentFlags{storeFlags: storeFlags{env: env}}), diff(env, &storeFlags{env: env}))
 	return c
 }

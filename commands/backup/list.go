@@ -13,9 +13,10 @@ import (
 )
 
 type listOptions struct {
-	env     *cli.Env
-	store   storeFlags
-	cluster string
+	env      *cli.Env
+	store    storeFlags
+	cluster  string
+	segments bool
 }
 
 func newListCmd(env *cli.Env) *cobra.Command {
@@ -31,6 +32,7 @@ whose manifest is lost, and what no run of this program wrote.`,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.store.Define(c.Flags())
+	c.Flags().BoolVar(&o.segments, "segments", false, "the segments of the revision stream instead (see `backup follow`)")
 	c.Flags().StringVar(&o.cluster, "cluster", "", "only backups of this cluster id")
 	return c
 }
@@ -43,6 +45,9 @@ func (o *listOptions) run(ctx context.Context) error {
 	l, err := o.store.list(ctx)
 	if err != nil {
 		return err
+	}
+	if o.segments {
+		return o.listSegments(p, l)
 	}
 	s := p.Stream(output.Envelope{})
 	problems, n := 0, 0
@@ -74,6 +79,19 @@ func (o *listOptions) run(ctx context.Context) error {
 		return o.store.none(l, o.cluster)
 	}
 	return nil
+}
+
+func (o *listOptions) listSegments(p *output.Printer, l *backup.Listing) error {
+	s := p.Stream(output.Envelope{})
+	for _, seg := range l.Segments {
+		if o.cluster != "" && seg.Cluster != o.cluster {
+			continue
+		}
+		if err := s.Write(segmentView{seg}); err != nil {
+			return err
+		}
+	}
+	return s.Close("no segment in " + o.store.repo.Store.String())
 }
 
 type entryView struct {

@@ -24,7 +24,7 @@ type group struct {
 
 var groups = []group{
 	{"start", benchStart}, {"keys", benchKeys}, {"dump", benchDump}, {"transcode", benchTranscode}, {"get", benchGet}, {"history", benchHistory},
-	{"load", benchLoad}, {"watch", benchWatch}, {"hash", benchHash}, {"restore", benchRestore}, {"save", benchSave}, {"verify", benchVerify},
+	{"load", benchLoad}, {"watch", benchWatch}, {"tail", benchTail}, {"hash", benchHash}, {"restore", benchRestore}, {"save", benchSave}, {"verify", benchVerify},
 }
 
 // row is one line of the table; p99 holds idle, ours, peer.
@@ -229,6 +229,34 @@ func (b *bencher) compareOnce(ctx context.Context, c command) (sample, error) {
 	return s[0], nil
 }
 
+// events is how many events there are, fewer for a smoke test.
+func (b *bencher) events(n int) int {
+	if b.small {
+		return n / 50
+	}
+	return n
+}
+
+// fill writes so many keys, so many to a revision, and then one with the value end. It
+// returns the last revision.
+func fill(ctx context.Context, srv *server, events, each int, end string) (int64, error) {
+	value := strings.Repeat("v", 100)
+	for i := 0; i < events; i += each {
+		var ops []clientv3.Op
+		for j := range each {
+			ops = append(ops, clientv3.OpPut(fmt.Sprintf("bench/%07d", i+j), value))
+		}
+		if _, err := srv.client.Txn(ctx).Then(ops...).Commit(); err != nil {
+			return 0, err
+		}
+	}
+	r, err := srv.client.Put(ctx, "bench/x", end)
+	if err != nil {
+		return 0, err
+	}
+	return r.Header.GetRevision(), nil
+}
+
 // benchWatch reads a backlog of a million events, a hundred to a revision, through a watch,
 // and tells what the server's part of it was.
 func benchWatch(ctx context.Context, b *bencher) error {
@@ -237,22 +265,9 @@ func benchWatch(ctx context.Context, b *bencher) error {
 		return err
 	}
 	defer srv.close()
-	events := 1_000_000
-	if b.small {
-		events = 20_000
-	}
-	value := strings.Repeat("v", 100)
-	for i := 0; i < events; i += 100 {
-		var ops []clientv3.Op
-		for j := range 100 {
-			ops = append(ops, clientv3.OpPut(fmt.Sprintf("bench/%07d", i+j), value))
-		}
-		if _, err := srv.client.Txn(ctx).Then(ops...).Commit(); err != nil {
-			return err
-		}
-	}
+	events := b.events(1_000_000)
 	const end = "the last event"
-	if _, err := srv.client.Put(ctx, "bench/x", end); err != nil {
+	if _, err := fill(ctx, srv, events, 100, end); err != nil {
 		return err
 	}
 	idle := srv.idleP99(ctx)
@@ -267,7 +282,7 @@ func benchWatch(ctx context.Context, b *bencher) error {
 	fmt.Printf("put p99 idle %s\n\n| command | server's CPU, ours / etcdctl |\n|---|---|\n", ms(idle))
 	for _, args := range [][]string{
 		{"watch", "bench/", "--prefix", "--rev", "1"}, {"get", "bench/", "--prefix", "--limit", "1000"}, {"get", "bench/0000001"}, {"put", "bench/one", "1"}, {"lease", "list"},
-		{"del", "bench/00000", "--prefix"}, {"endpoint", "status"}, {"get", "bench/", "--prefix", "--count-only"},
+		{"del", "bench/00000", "--prefix"}, {"endpoint", "status"}, {"get", "bench/", "--prefix", "--count-only", "-w", "fields"},
 	} {
 		var used [2]time.Duration
 		for i, program := range []string{b.ours, b.etcdctl} {

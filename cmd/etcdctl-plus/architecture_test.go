@@ -74,8 +74,9 @@ var owners = map[string][]string{
 	"k8s.io/apiextensions-apiserver":      {"registry/schema/gen"},
 	"k8s.io/kube-aggregator":              {"registry/schema/gen"},
 	"k8s.io/client-go":                    {"output", "registry/columns"}, // JSONPath
-	"k8s.io/apimachinery":                 {"commands/registry", "cmd/bench-peers"},
+	"k8s.io/apimachinery":                 {"commands/registry", "commands/tail", "cmd/bench-peers"},
 	"github.com/fxamacker/cbor":           {"registry/cbor"},
+	"github.com/itchyny/gojq":             {"commands/tail"},
 	"k8s.io/kms":                          {"registry/kmsclient/kmstest"}, // its generated messages cost every start
 	"github.com/klauspost/compress":       {"registry/schema", "inspect/dbfile", "backup"},
 	"filippo.io/age":                      {"inspect/dbfile", "backup", "commands/cli"},   // reads, writes, and parses keys

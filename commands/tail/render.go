@@ -3,10 +3,13 @@ package tail
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/etcdctl-plus/etcdctl-plus/commands/cli"
+	"github.com/etcdctl-plus/etcdctl-plus/inspect"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 	"github.com/etcdctl-plus/etcdctl-plus/output"
 	"github.com/etcdctl-plus/etcdctl-plus/watchtail"
@@ -29,6 +32,14 @@ type event struct {
 	Value       *string `json:"value,omitempty"`
 	ValueBase64 []byte  `json:"valueBase64,omitempty"`
 	Prev        *prior  `json:"prev,omitempty"`
+	// With --decode: the object in place of the value where that is one.
+	Encoding   string          `json:"encoding,omitempty"`
+	Encryption string          `json:"encryption,omitempty"` // provider and key of a sealed value
+	Object     json.RawMessage `json:"object,omitempty"`
+	Problem    string          `json:"problem,omitempty"` // why it is not, or not wholly, decoded
+	// With --diff.
+	Changes []inspect.Change `json:"changes,omitempty"`
+	Manager string           `json:"manager,omitempty"` // who wrote it, by metadata.managedFields
 }
 
 // prior is the record before a change.
@@ -39,6 +50,8 @@ type prior struct {
 	Lease       string  `json:"lease,omitempty"`
 	Value       *string `json:"value,omitempty"`
 	ValueBase64 []byte  `json:"valueBase64,omitempty"`
+
+	Object json.RawMessage `json:"object,omitempty"`
 }
 
 func text(b []byte) (s *string, raw []byte) {
@@ -66,20 +79,19 @@ func (o *options) renderer() func(dst []byte, s watchtail.Step) ([]byte, int, er
 			dst, err = line(dst, &mark, nil)
 			return dst, 1, err
 		}
-		for i := range s.Events {
-			e := &s.Events[i]
-			v := eventOf(e, o.prev)
-			if s.List == watchtail.ListPart {
-				v.Origin, v.Revision = s.Origin.String(), s.Rev
-				v.ModRev = e.Record.ModRev
-			} else {
-				v.I, v.N = i+1, len(s.Events)
+		shown, err := o.choose(s)
+		if err != nil {
+			return nil, 0, err
+		}
+		for i, c := range shown {
+			if s.List == watchtail.NoList {
+				c.v.I, c.v.N = i+1, len(shown)
 			}
-			if dst, err = line(dst, &v, e); err != nil {
+			if dst, err = line(dst, &c.v, c.e); err != nil {
 				return nil, 0, err
 			}
 		}
-		return dst, len(s.Events), nil
+		return dst, len(shown), nil
 	}
 }
 
@@ -136,7 +148,46 @@ func appendText(dst []byte, v *event, e *keyspace.Event) ([]byte, error) {
 	if v.Lease != "" {
 		dst = append(append(dst, " lease "...), v.Lease...)
 	}
+	for i, c := range v.Changes {
+		if i == changesShown {
+			dst = fmt.Appendf(dst, "; … and %d more", len(v.Changes)-i)
+			break
+		}
+		sep := "; "
+		if i == 0 {
+			sep = "  "
+		}
+		dst = append(append(dst, sep...), output.CleanLine(short(c))...)
+	}
+	if v.Manager != "" && len(v.Changes) > 0 {
+		dst = append(append(dst, " by "...), output.CleanLine(v.Manager)...)
+	}
+	if v.Problem != "" {
+		dst = append(append(dst, "  "...), output.CleanLine(v.Problem)...)
+	}
 	return append(dst, '\n'), nil
+}
+
+// changesShown is how many changes a line of text has at most.
+const changesShown = 8
+
+// short says a change in few characters: spec.replicas 3→0.
+func short(c inspect.Change) string {
+	const most = 60
+	cut := func(b []byte) string {
+		if r := []rune(string(b)); len(r) > most {
+			return string(r[:most]) + "…"
+		}
+		return string(b)
+	}
+	p := strings.TrimPrefix(c.Path, ".")
+	switch {
+	case c.Old == nil:
+		return p + " +" + cut(c.New)
+	case c.New == nil:
+		return p + " -" + cut(c.Old)
+	}
+	return p + " " + cut(c.Old) + "→" + cut(c.New)
 }
 
 // parser reads lines back.

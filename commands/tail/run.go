@@ -35,6 +35,9 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := o.objects(ctx, func(ctx context.Context) (keyspace.Source, error) { return o.source.Live(ctx, o.env, false) }); err != nil {
+		return err
+	}
 	r := &watchtail.Runner{Form: watchtail.Checkpoint{Selection: o.selected(s.KeyPrefix)}, Render: o.renderer(), UntilRev: o.untilRev, UntilIdle: o.untilIdle}
 	w, err := o.stream(ctx, s.KeyPrefix)
 	if err != nil {
@@ -62,7 +65,7 @@ func (o *options) stream(ctx context.Context, keyPrefix string) (*watchtail.Opti
 	}
 	open := func(ctx context.Context) (keyspace.Source, error) { return o.source.Live(ctx, o.env, false) }
 	return &watchtail.Options{
-		Endpoints: endpoints, Dial: o.env.ClientOf, Ranges: o.ranges, Prefix: []byte(keyPrefix), PrevKV: o.prev, MaxSilence: o.maxSilence,
+		Endpoints: endpoints, Dial: o.env.ClientOf, Ranges: o.ranges, Prefix: []byte(keyPrefix), PrevKV: o.previous(), MaxSilence: o.maxSilence,
 		From: o.rev, Oldest: o.from == fromOldest, Listed: o.snapshot, BacklogRevs: farBack,
 		List: open, Backlog: func(ctx context.Context) (keyspace.HistorySource, error) {
 			src, err := open(ctx)
@@ -234,11 +237,14 @@ func (o *options) offline(ctx context.Context, p *output.Printer) error {
 	if err != nil {
 		return err
 	}
+	if err := o.objects(ctx, func(context.Context) (keyspace.Source, error) { return src, nil }); err != nil {
+		return err
+	}
 	r := &watchtail.Runner{Render: o.renderer(), UntilRev: o.untilRev}
 	if r.Sink, err = o.sink(ctx, r, p, nil); err != nil {
 		return err
 	}
-	_, err = r.Run(ctx, watchtail.Replay(ctx, src, o.ranges, o.rev, o.prev))
+	_, err = r.Run(ctx, watchtail.Replay(ctx, src, o.ranges, o.rev, o.previous()))
 	if cerr := r.Sink.Close(); err == nil {
 		err = cerr
 	}

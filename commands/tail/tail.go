@@ -37,6 +37,10 @@ type options struct {
 	stats                 bool
 	exec, execBatch       string
 	retries               int
+	filter                filter
+	decoder               cli.DecodeFlags
+	decode, diff          bool
+	dec                   *cli.Decoding
 
 	ranges []keyspace.Range
 	rev    int64 // --from as a revision
@@ -75,6 +79,11 @@ before it is used where it is sound. TERM, and the end of --for, --until-rev or
 --until-idle, end it with 0 and a good checkpoint; HUP begins a new file after --out was
 moved. A file that is cut by somebody else, as copytruncate does, ends it with 78.
 
+--decode shows objects in the lines of jsonl; --diff says what a change changed and which
+manager wrote it. --match, --exclude, --regexp, --verb, --namespace, --kind, --selector and
+--where (jq) leave out what does not fit; I and N count what is left. An event of which
+--where fails is let through, and told. Secrets are redacted unless --show-secrets.
+
 Keys between the prefixes are sent too when there are several: one watch has the range
 from the first to the last of them.
 
@@ -86,6 +95,7 @@ say more than they have sent, and a quiet prefix then keeps an old checkpoint).`
 		Example: `  etcdctl-plus tail /registry/pods/ --checkpoint pods.ckpt --out pods.jsonl
   etcdctl-plus tail /registry/ --from oldest --until-idle 1s -w jsonl
   etcdctl-plus tail /registry/ --from oldest --db snapshot.db
+  etcdctl-plus tail /registry/deployments/ --diff --verb update --where '.object.spec.replicas == 0'
   etcdctl-plus tail config/ --checkpoint c -w jsonl --exec 'jq -r .key | xargs reload'`,
 		RunE: func(c *cobra.Command, args []string) error {
 			o.prefixes = args
@@ -116,6 +126,10 @@ say more than they have sent, and a quiet prefix then keeps an old checkpoint).`
 	f.StringVar(&o.exec, "exec", "", "run this with the shell for each event, which is its standard input; it is delivered when that ends with 0")
 	f.StringVar(&o.execBatch, "exec-batch", "", "as --exec, for all events that have come together")
 	f.IntVar(&o.retries, "exec-retries", 5, "how often --exec is tried again, after 1, 2, 4 … seconds, before tail ends (-1: without end)")
+	o.filter.define(c, f)
+	o.decoder.Define(env, f)
+	f.BoolVar(&o.decode, "decode", false, "decode what Kubernetes stored")
+	f.BoolVar(&o.diff, "diff", false, "say what each change changed, and by whom, where values are objects of Kubernetes or JSON")
 	f.BoolVar(&o.stats, "stats", false, "say on standard error every 10 s, and at the end, how much came and how far behind it is")
 	for name, values := range map[string][]string{"from": {fromNow, fromOldest, fromCheckpoint}, "on-compacted": {stop, resync}, "on-diverged": {stop, resync}} {
 		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
@@ -166,6 +180,14 @@ func (o *options) complete(c *cobra.Command) error {
 		return cli.Usagef("--snapshot and --from exclude each other: the list says where it begins")
 	case o.from == fromCheckpoint && o.checkpoint == "":
 		return cli.Usagef("--from checkpoint goes with --checkpoint")
+	}
+	if !o.decode && !o.diff && !o.filter.needsKubernetes() {
+		if err := o.decoder.Unused("--decode, --diff or a filter of objects"); err != nil {
+			return err
+		}
+	}
+	if err := o.filter.complete(); err != nil {
+		return err
 	}
 	return o.start()
 }
@@ -232,6 +254,15 @@ func (o *options) selected(keyPrefix string) string {
 	}
 	if o.prev {
 		s += " with prev"
+	}
+	if o.decode {
+		s += " decoded"
+	}
+	if o.diff {
+		s += " with changes"
+	}
+	if f := o.filter.String(); f != "" {
+		s += " where " + f
 	}
 	return s
 }

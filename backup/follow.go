@@ -180,19 +180,21 @@ func (f *following) take(ctx context.Context, s *watchtail.Step) error {
 	return nil
 }
 
-// granted asks for how long a lease was granted, in seconds; 0: it is gone already.
+// granted asks for how long a lease was granted, in seconds; 0: it is gone already, or nobody
+// says. Then it gets a time to live when it is restored.
 func (f *following) granted(ctx context.Context, id int64) (int64, error) {
-	for try := 0; ; try++ {
+	for range 5 {
 		tctx, cancel := context.WithTimeout(ctx, max(f.o.Run.Save.RequestTimeout, time.Second))
 		r, err := f.client.TimeToLive(tctx, clientv3.LeaseID(id))
 		cancel()
-		switch {
-		case err == nil:
+		if err == nil {
 			return max(r.GrantedTTL, 0), nil
-		case ctx.Err() != nil || try == 5:
-			return 0, nil // it counts as one that is not known, and gets a time to live when it is restored
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
+	return 0, nil
 }
 
 // open begins a segment in a private file. One that a killed run left is replaced.

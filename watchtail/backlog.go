@@ -53,7 +53,8 @@ func (t *Stream) backlog(ctx context.Context, give func(Step) error) error {
 	given := false
 	for s, err := range Replay(ctx, src, t.o.Ranges, from, t.o.PrevKV) {
 		if err != nil && !given && denied(err) {
-			return t.withoutBacklog(err)
+			t.withoutBacklog(err)
+			return nil
 		}
 		if err != nil {
 			return err
@@ -78,13 +79,12 @@ func denied(err error) bool {
 }
 
 // withoutBacklog watches what a user may not read from a snapshot, which is root's.
-func (t *Stream) withoutBacklog(why error) error {
+func (t *Stream) withoutBacklog(why error) {
 	t.trouble(t.avoid, &Note{fmt.Sprintf("the history is watched, since this user may not stream a snapshot (%v)", why)})
 	t.o.Backlog = nil
 	if t.o.Oldest {
 		t.next, t.o.Oldest, t.seeking = 1, false, true
 	}
-	return nil
 }
 
 // Replay gives the steps of a finished history from a revision on, 0: from the oldest of

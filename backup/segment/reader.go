@@ -130,9 +130,8 @@ func (r *Reader) record() (kind byte, b []byte, err error) {
 		return 0, nil, damaged("behind revision %d a record of %d bytes: %v", r.info.Last, n, err)
 	}
 	// Memory grows with what is there, not with what a length says.
-	var out bytes.Buffer
-	out = *bytes.NewBuffer(r.buf[:0])
-	if _, err := io.CopyN(&out, r.zip, int64(n)); err != nil { //nolint:gosec // bounded above
+	out := bytes.NewBuffer(r.buf[:0])
+	if _, err := io.CopyN(out, r.zip, int64(n)); err != nil { //nolint:gosec // bounded above
 		return 0, nil, damaged("it is cut short behind revision %d: %v", r.info.Last, err)
 	}
 	r.buf = out.Bytes()

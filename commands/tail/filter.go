@@ -53,9 +53,6 @@ func (f *filter) define(c *cobra.Command, set *pflag.FlagSet) {
 	_ = c.RegisterFlagCompletionFunc("verb", cobra.FixedCompletions(verbs, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
 }
 
-// any tells whether anything is filtered.
-func (f *filter) any() bool { return f.String() != "" }
-
 // String is the filter as a checkpoint has it.
 func (f *filter) String() string {
 	var parts []string

@@ -72,7 +72,9 @@ func TestFilterByKey(t *testing.T) {
 // The manager of a change is the one whose entry has come, or has a new time.
 func TestWriter(t *testing.T) {
 	t.Parallel()
-	entry := func(name, at string) string { return `{"manager":"` + name + `","operation":"Update","time":"` + at + `"}` }
+	entry := func(name, at string) string {
+		return `{"manager":"` + name + `","operation":"Update","time":"` + at + `"}`
+	}
 	object := func(entries ...string) []byte {
 		return []byte(`{"metadata":{"managedFields":[` + strings.Join(entries, ",") + `]}}`)
 	}

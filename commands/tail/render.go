@@ -63,7 +63,7 @@ func text(b []byte) (s *string, raw []byte) {
 }
 
 func (o *options) renderer() func(dst []byte, s watchtail.Step) ([]byte, int, error) {
-	line := appendText
+	line := func(dst []byte, v *event, e *keyspace.Event) ([]byte, error) { return appendText(dst, v, e), nil }
 	if o.form == output.JSONL {
 		line = appendJSON
 	}
@@ -119,7 +119,7 @@ func appendJSON(dst []byte, v *event, _ *keyspace.Event) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-func appendText(dst []byte, v *event, e *keyspace.Event) ([]byte, error) {
+func appendText(dst []byte, v *event, e *keyspace.Event) []byte {
 	dst = strconv.AppendInt(dst, v.Revision, 10)
 	dst = append(dst, ' ')
 	dst = strconv.AppendInt(dst, int64(v.I), 10)
@@ -137,7 +137,7 @@ func appendText(dst []byte, v *event, e *keyspace.Event) ([]byte, error) {
 	}
 	dst = append(append(dst, ' '), verb...)
 	if e == nil {
-		return append(append(append(dst, ' '), v.Origin...), '\n'), nil
+		return append(append(append(dst, ' '), v.Origin...), '\n')
 	}
 	dst = append(append(dst, ' '), output.CleanLine(string(e.Record.Key))...)
 	if e.Type == keyspace.Put {
@@ -165,7 +165,7 @@ func appendText(dst []byte, v *event, e *keyspace.Event) ([]byte, error) {
 	if v.Problem != "" {
 		dst = append(append(dst, "  "...), output.CleanLine(v.Problem)...)
 	}
-	return append(dst, '\n'), nil
+	return append(dst, '\n')
 }
 
 // changesShown is how many changes a line of text has at most.

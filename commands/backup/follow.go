@@ -158,11 +158,16 @@ func (o *followOptions) trouble(endpoint string, err error) {
 func (o *followOptions) ends(ctx context.Context) (context.Context, context.CancelFunc) {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, cli.Caught(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
-	if o.lasting == 0 {
-		return ctx, func() { signal.Stop(again) }
+	stop := func() {
+		if ctx.Err() == nil { // else until the process ends: another one may come late
+			signal.Stop(again)
+		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, o.lasting, watchtail.ErrEnough)
-	return ctx, func() { cancel(); signal.Stop(again) }
+	if o.lasting == 0 {
+		return ctx, stop
+	}
+	bounded, cancel := context.WithTimeoutCause(ctx, o.lasting, watchtail.ErrEnough)
+	return bounded, func() { cancel(); stop() }
 }
 
 // segmentView is a segment that was stored.

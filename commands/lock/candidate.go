@@ -99,7 +99,11 @@ func (c *candidate) hold(ctx context.Context, env *cli.Env, client *clientv3.Cli
 	// often sends two, to the process and to its group.
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, cli.Caught(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
-	defer signal.Stop(again)
+	defer func() {
+		if ctx.Err() == nil { // else until the process ends: the last one may come late
+			signal.Stop(again)
+		}
+	}()
 	// Go ends a program at QUIT with a dump of its stacks.
 	quit, stop := signal.NotifyContext(ctx, syscall.SIGQUIT)
 	defer stop()

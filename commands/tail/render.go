@@ -64,8 +64,11 @@ func text(b []byte) (s *string, raw []byte) {
 
 func (o *options) renderer() func(dst []byte, s watchtail.Step) ([]byte, int, error) {
 	line := func(dst []byte, v *event, e *keyspace.Event) ([]byte, error) { return appendText(dst, v, e), nil }
-	if o.form == output.JSONL {
+	switch o.form {
+	case output.JSONL:
 		line = appendJSON
+	case output.Template, output.JSONPath:
+		line = o.appendQuery
 	}
 	return func(dst []byte, s watchtail.Step) (_ []byte, n int, err error) {
 		mark := event{Revision: s.Rev, Origin: s.Origin.String()}
@@ -116,6 +119,15 @@ func appendJSON(dst []byte, v *event, _ *keyspace.Event) ([]byte, error) {
 	enc := json.NewEncoder(b)
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(v)
+	return b.Bytes(), err
+}
+
+// appendQuery prints a line as the template or path of -w says.
+func (o *options) appendQuery(dst []byte, v *event, _ *keyspace.Event) ([]byte, error) {
+	b := bytes.NewBuffer(dst)
+	p := *o.printer
+	p.Out = b
+	err := p.Print(v)
 	return b.Bytes(), err
 }
 

@@ -19,15 +19,15 @@ import (
 const farBack = 5000
 
 func (o *options) run(ctx context.Context) error {
-	formats := []output.Format{output.Simple, output.JSONL}
-	if o.out != "" {
+	formats := []output.Format{output.Simple, output.JSONL, output.Template, output.JSONPath}
+	if o.out != "" { // which has to be read on
 		formats = []output.Format{output.JSONL, output.Simple}
 	}
 	p, err := o.env.Printer(formats...)
 	if err != nil {
 		return err
 	}
-	o.form = p.Format
+	o.form, o.printer = p.Format, p
 	if o.source.DB != "" {
 		return o.offline(ctx, p)
 	}
@@ -208,7 +208,13 @@ func (o *options) signals(parent context.Context) (ctx context.Context, reopen <
 			}
 		}
 	}()
-	return ctx, hup, func() { signal.Stop(ch); close(done); cancel(nil) }
+	return ctx, hup, func() {
+		if ctx.Err() == nil { // else until the process ends: another one may come late
+			signal.Stop(ch)
+		}
+		close(done)
+		cancel(nil)
+	}
 }
 
 // how turns the end of a run into ours: TERM was asked for, and everything is in order.

@@ -45,6 +45,8 @@ type options struct {
 	ranges []keyspace.Range
 	rev    int64 // --from as a revision
 	form   output.Format
+
+	printer *output.Printer
 }
 
 // The values of --from besides revisions, and of --on-compacted and --on-diverged.
@@ -249,6 +251,9 @@ func (o *options) selected(keyPrefix string) string {
 	}
 	slices.Sort(parts)
 	s := strings.Join(slices.Compact(parts), " ") + " as " + string(o.form)
+	if o.printer != nil && o.printer.Arg != "" {
+		s += fmt.Sprintf("=%q", o.printer.Arg)
+	}
 	if keyPrefix != "" {
 		s += fmt.Sprintf(" below %q", keyPrefix)
 	}

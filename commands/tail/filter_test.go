@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/etcdctl-plus/etcdctl-plus/inspect"
 	"github.com/etcdctl-plus/etcdctl-plus/inspect/keyspace"
 )
 
@@ -99,4 +100,26 @@ func FuzzParseText(f *testing.F) {
 			t.Fatalf("%+v of %q", l, line)
 		}
 	})
+}
+
+// Who owns a field has written it last.
+func TestOwner(t *testing.T) {
+	t.Parallel()
+	object := []byte(`{"metadata":{"managedFields":[
+		{"manager":"scaler","fieldsV1":{"f:spec":{"f:replicas":{}}}},
+		{"manager":"deployer","fieldsV1":{"f:metadata":{"f:labels":{".":{},"f:a.b/c":{}}},"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"web\"}":{".":{},"f:image":{}}}}}}}},
+		{"manager":"one","fieldsV1":{"f:status":{"f:shared":{}}}},{"manager":"two","fieldsV1":{"f:status":{"f:shared":{}}}}]}}`)
+	for path, want := range map[string]string{
+		".spec.replicas":                                    "scaler",
+		`.metadata.labels["a.b/c"]`:                         "deployer",
+		".spec.template.spec.containers[name=web].image":    "deployer",
+		".spec.template.spec.containers[name=web].ports[0]": "",
+		".spec.template.spec.containers[0].image":           "",
+		".status.shared":                                    "",
+		".status.none":                                      "",
+	} {
+		if got := owner(object, []inspect.Change{{Path: path}}); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
 }

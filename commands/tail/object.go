@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -177,7 +179,9 @@ func (o *options) withChanges(c *candidate) error {
 		return fmt.Errorf("compare versions of %q at revision %d: %w", c.e.Record.Key, c.e.Rev.Main, err)
 	}
 	c.v.Changes = slices.DeleteFunc(all, func(c inspect.Change) bool { return strings.HasPrefix(c.Path, ".metadata.managedFields") })
-	c.v.Manager = writer(before, now)
+	if c.v.Manager = writer(before, now); c.v.Manager == "" && len(c.v.Changes) > 0 {
+		c.v.Manager = owner(now, c.v.Changes)
+	}
 	return nil
 }
 
@@ -195,6 +199,16 @@ type managed struct {
 	Operation   string `json:"operation"`
 	Subresource string `json:"subresource"`
 	Time        string `json:"time"`
+}
+
+// ownership is a manager's entry with the fields that it wrote last.
+type ownership struct {
+	Metadata struct {
+		ManagedFields []struct {
+			Manager  string          `json:"manager"`
+			FieldsV1 json.RawMessage `json:"fieldsV1"`
+		} `json:"managedFields"`
+	} `json:"metadata"`
 }
 
 func labelsOf(object []byte) labels.Set {
@@ -218,4 +232,80 @@ func writer(before, now []byte) string {
 		}
 	}
 	return newest.Manager
+}
+
+// owner is the one manager that owns a field which has changed: it has written it last, also
+// where its entry has the time of another write within the same second; "": several do, or
+// none.
+func owner(now []byte, changes []inspect.Change) string {
+	var o ownership
+	if json.Unmarshal(now, &o) != nil {
+		return ""
+	}
+	for _, c := range changes {
+		path := fieldsOf(c.Path)
+		if len(path) == 0 {
+			continue
+		}
+		var names []string
+		for _, m := range o.Metadata.ManagedFields {
+			if owns(m.FieldsV1, path) && !slices.Contains(names, m.Manager) {
+				names = append(names, m.Manager)
+			}
+		}
+		if len(names) == 1 {
+			return names[0]
+		}
+	}
+	return ""
+}
+
+// steps are the parts of a path as inspect.Change has it: .name, ["name"], [key=value].
+var steps = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\.([^.\[]+)|\["((?:[^"\\]|\\.)*)"\]|\[([a-z][A-Za-z]*)=([^\]]*)\]`)
+})
+
+// fieldsOf is a path as Kubernetes' FieldsV1 names it; nil when it has a place in a list.
+func fieldsOf(path string) (out []string) {
+	at := 0
+	for _, m := range steps().FindAllStringSubmatchIndex(path, -1) {
+		if m[0] != at {
+			return nil
+		}
+		at = m[1]
+		part := func(i int) string { return path[m[2*i]:m[2*i+1]] }
+		switch {
+		case m[2] >= 0:
+			out = append(out, "f:"+part(1))
+		case m[4] >= 0:
+			var name string
+			if json.Unmarshal([]byte(`"`+part(2)+`"`), &name) != nil {
+				return nil
+			}
+			out = append(out, "f:"+name)
+		default:
+			value, err := json.Marshal(part(4))
+			if err != nil {
+				return nil
+			}
+			out = append(out, `k:{"`+part(3)+`":`+string(value)+"}")
+		}
+	}
+	if at != len(path) {
+		return nil
+	}
+	return out
+}
+
+// owns tells whether a path is in a set of fields; one that ends early holds what is below.
+func owns(fields json.RawMessage, path []string) bool {
+	var set map[string]json.RawMessage
+	if json.Unmarshal(fields, &set) != nil {
+		return false
+	}
+	below, ok := set[path[0]]
+	if !ok || len(path) == 1 || string(below) == "{}" {
+		return ok
+	}
+	return owns(below, path[1:])
 }

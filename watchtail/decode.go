@@ -83,7 +83,7 @@ const (
 var errWire = errors.New("the message is no protobuf")
 
 // decode decodes b into m, which then points into b and into d. Fields that this code does
-// not know are left out in events, and decoded by protobuf in all else.
+// not know, also by their wire type, are left out in events, and are protobuf's in all else.
 func (d *decoder) decode(b []byte, m *pb.WatchResponse) error {
 	rest, events, kvs, err := count(b)
 	if err != nil {
@@ -96,7 +96,7 @@ func (d *decoder) decode(b []byte, m *pb.WatchResponse) error {
 	for next, kv := 0, 0; len(b) > 0; {
 		num, typ, n := protowire.ConsumeTag(b) // count has been here
 		b = b[n:]
-		if num != fieldEvents {
+		if num != fieldEvents || typ != protowire.BytesType {
 			b = b[protowire.ConsumeFieldValue(num, typ, b):]
 			continue
 		}
@@ -122,10 +122,10 @@ func count(b []byte) (rest []byte, events, kvs int, err error) {
 			return nil, 0, 0, errWire
 		}
 		l := protowire.ConsumeFieldValue(num, typ, b[n:])
-		if l < 0 || num == fieldEvents && typ != protowire.BytesType {
+		if l < 0 {
 			return nil, 0, 0, errWire
 		}
-		if num != fieldEvents {
+		if num != fieldEvents || typ != protowire.BytesType {
 			rest = append(rest, b[:n+l]...)
 			b = b[n+l:]
 			continue
@@ -138,7 +138,7 @@ func count(b []byte) (rest []byte, events, kvs int, err error) {
 			if n < 0 {
 				return nil, 0, 0, errWire
 			}
-			if num == fieldKV || num == fieldPrevKV {
+			if (num == fieldKV || num == fieldPrevKV) && typ == protowire.BytesType {
 				kvs++
 			}
 			l := protowire.ConsumeFieldValue(num, typ, v[n:])
@@ -189,8 +189,6 @@ func (d *decoder) event(b []byte, e *mvccpb.Event, kv int) (int, error) {
 			if err := record(v, *to); err != nil {
 				return kv, err
 			}
-		case num <= fieldPrevKV:
-			return kv, errWire
 		default:
 			b = b[protowire.ConsumeFieldValue(num, typ, b):]
 		}
@@ -238,8 +236,6 @@ func record(b []byte, r *mvccpb.KeyValue) error {
 			case fieldLease:
 				r.Lease = x
 			}
-		case num <= fieldLease:
-			return errWire
 		default:
 			n := protowire.ConsumeFieldValue(num, typ, b)
 			if n < 0 {

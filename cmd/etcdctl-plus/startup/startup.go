@@ -7,25 +7,21 @@
 package startup
 
 import (
-	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
 )
 
-// quiet is how much memory the runtime may use before the first collection, in bytes.
-const quiet = 24 << 20
+// patience is the percentage that the collector begins with. The first collection then comes
+// at 24 MB in place of 4 MB; limits of memory that are set meanwhile hold all the same.
+const patience = 600
 
 // This package imports little, so its turn comes before that of nearly all others.
 func init() {
-	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+	if os.Getenv("GOGC") != "" {
 		return // the user decides
 	}
-	percent := debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(quiet)
+	percent := debug.SetGCPercent(patience)
 	first := new([64]byte) // its end tells of the first collection
-	runtime.AddCleanup(first, func(percent int) {
-		debug.SetMemoryLimit(math.MaxInt64)
-		debug.SetGCPercent(percent)
-	}, percent)
+	runtime.AddCleanup(first, func(percent int) { debug.SetGCPercent(percent) }, percent)
 }

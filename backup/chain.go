@@ -164,11 +164,16 @@ func (l *Listing) At(cluster string, m Moment) (*Chain, error) {
 		case m.Rev > 0 && c.Last() >= m.Rev:
 			return c, nil
 		case m.Rev == 0:
+			// Names tell the second, no more: one of the same second may end before the moment.
+			second := m.Time.Truncate(time.Second)
 			for i := range c.Segments {
-				if !c.Segments[i].Sealed.Before(m.Time) {
+				if c.Segments[i].Sealed.After(second) {
 					c.Segments = c.Segments[:i+1]
 					return c, nil
 				}
+			}
+			if n := len(c.Segments); n > 0 && c.Segments[n-1].Sealed.Equal(second) {
+				return c, nil
 			}
 		}
 		sealed := e.Manifest.Finished
